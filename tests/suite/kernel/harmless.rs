@@ -13,6 +13,7 @@ use rtrace_model::{Call, Ending, EventKind};
 use tempfile::TempDir;
 
 use crate::common::launch;
+use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::{Scenario, Truth};
 use crate::common::skip::{Turn, installed};
@@ -250,6 +251,23 @@ fn commands_that_move_their_code() {
     assert!(said.contains("failed to trace `node`: --use-largepages moves its code"), "{said}");
 }
 
+/// A scenario that is recorded until it says that it has called what it calls, and ends well afterwards: what rtrace says
+/// of the recording, which is incomplete, and the recording.
+fn recorded_until_called(target: &Target, scenario: &str, options: &[String]) -> (String, Recording) {
+    let mut waiting = Waiting::start(&mut target.command(scenario));
+    let attached = Attached::start(waiting.pid(), options);
+    waiting.go();
+    assert_eq!(waiting.line(), "called\n");
+    attached.interrupt();
+    let (output, recording) = attached.finish();
+    waiting.go();
+    let program = waiting.finish();
+    assert!(program.status.success(), "{scenario}: {program:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{scenario}: {said}");
+    (said, recording)
+}
+
 /// What is written over a probe takes it out, of which nobody tells.
 #[test]
 fn code_that_the_program_changes_while_it_is_traced() {
@@ -257,18 +275,8 @@ fn code_that_the_program_changes_while_it_is_traced() {
     let target = Target::build("patched", Flavour::Plain);
     let options = ["--strict", "--lib", "exe", "--func", "w_*"].map(str::to_owned);
     for (how, calls) in [("later", 3000), ("front", 5000), ("restored", 2000)] {
-        let mut waiting = Waiting::start(&mut target.command(how));
-        let attached = Attached::start(waiting.pid(), &options);
-        waiting.go();
-        assert_eq!(waiting.line(), "called\n");
-        attached.interrupt();
-        let (output, recording) = attached.finish();
-        waiting.go();
-        let program = waiting.finish();
-        assert!(program.status.success(), "{how}: {program:?}");
-        let said = String::from_utf8_lossy(&output.stderr);
+        let (said, recording) = recorded_until_called(&target, how, &options);
         assert_eq!(recording.calls().count(), calls, "{how}: {said}");
-        assert_eq!(output.status.code(), Some(3), "{how}: {said}");
         assert!(said.contains("overwritten"), "{how}: {said}");
         let mut functions = BTreeSet::new();
         let mut return_sites = 0;
@@ -318,16 +326,7 @@ fn return_sites_that_vanish() {
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("rewritten", Flavour::Plain);
     let options = ["--strict", "--lib", "exe", "--func", "w_constant"].map(str::to_owned);
-    let mut waiting = Waiting::start(&mut target.command("dropped"));
-    let attached = Attached::start(waiting.pid(), &options);
-    waiting.go();
-    assert_eq!(waiting.line(), "called\n");
-    attached.interrupt();
-    let (output, recording) = attached.finish();
-    waiting.go();
-    assert!(waiting.finish().status.success());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
+    let (said, recording) = recorded_until_called(&target, "dropped", &options);
     let return_sites = |event: &EventKind| matches!(event, EventKind::Overwritten { region: None, .. });
     assert!(recording.events().iter().any(return_sites), "{said}");
     let is_known = |call: &&Call| call.ending != Ending::Unseen;
