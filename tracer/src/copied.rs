@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rtrace_plan::Plan;
 use rtrace_symbolizer::modules;
 
-use crate::mapped_files::MappedFiles;
+use crate::mapping_history::MappingHistory;
 use crate::perf::mappings::Mapping;
 use crate::target::EXECUTABLE;
 
@@ -39,8 +39,8 @@ impl Originals {
         Originals { files, has_program: patterns.iter().any(|pattern| pattern == EXECUTABLE) }
     }
 
-    /// What this mapping is of, which is no traced file; `mapped`: what processes map.
-    pub fn likeness(&self, mapping: &Mapping, mapped: &MappedFiles) -> Likeness {
+    /// What this mapping is of, which is no traced file; `history`: what processes have mapped.
+    pub fn likeness(&self, mapping: &Mapping, history: &MappingHistory) -> Likeness {
         let may_be_copy =
             |path: &Path| path.metadata().is_ok_and(|file| self.files.iter().any(|(size, _)| *size == file.len()));
         // Most files are where their paths say, and have another size.
@@ -53,7 +53,7 @@ impl Originals {
         // The process may end while it is looked at.
         match module.and_then(|module| self.has_copy(&module.open_path()).ok()) {
             Some(true) => Likeness::Copy,
-            None if self.is_lost_program(mapping, mapped) => Likeness::Unknown,
+            None if self.is_lost_program(mapping, history) => Likeness::Unknown,
             _ => Likeness::Other,
         }
     }
@@ -65,9 +65,9 @@ impl Originals {
     }
 
     /// Whether a process executed it that has ended, and no path leads to it.
-    fn is_lost_program(&self, mapping: &Mapping, mapped: &MappedFiles) -> bool {
+    fn is_lost_program(&self, mapping: &Mapping, history: &MappingHistory) -> bool {
         let is_nowhere = || mapping.path.to_string_lossy().ends_with(" (deleted)");
-        let is_program = || mapped.executed(mapping.pid, mapping.time).as_ref() == Some(&mapping.path);
+        let is_program = || history.executed(mapping.pid, mapping.time).as_ref() == Some(&mapping.path);
         self.has_program && is_nowhere() && is_program()
     }
 }
@@ -121,7 +121,7 @@ mod tests {
             offset: 0,
             takes_no_probes: false,
         };
-        let likeness = |path| originals.likeness(&mapping(path), &MappedFiles::default());
+        let likeness = |path| originals.likeness(&mapping(path), &MappingHistory::default());
         assert_eq!(likeness(folder.path().join("short")), Likeness::Other);
         assert_eq!(likeness(PathBuf::from("/memfd:x (deleted)")), Likeness::Other, "nobody has executed it");
     }

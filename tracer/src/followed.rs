@@ -17,7 +17,7 @@ use rtrace_model::{Library, LibraryId, Timestamp};
 use rtrace_symbolizer::modules::{self, Module};
 
 use crate::attach::{Attachment, Closing, Placed, detach};
-use crate::mapped_files::MappedFiles;
+use crate::mapping_history::MappingHistory;
 use crate::presence::{Presence, Process};
 use crate::rewriting::{self, Look};
 use crate::{host, privilege};
@@ -163,15 +163,15 @@ impl State {
 /// All processes with probes.
 pub struct Followed<'a> {
     programs: &'a Programs,
-    mapped: MappedFiles,
+    history: MappingHistory,
     state: Mutex<State>,
 }
 
 impl<'a> Followed<'a> {
-    /// The processes that have probes from the beginning; all there are, if `everywhere`; `mapped`: what processes map.
-    pub fn new(programs: &'a Programs, pids: &[u32], everywhere: bool, mapped: MappedFiles) -> Followed<'a> {
+    /// The processes that have probes from the beginning; all there are, if `everywhere`; `history`: what processes have mapped.
+    pub fn new(programs: &'a Programs, pids: &[u32], everywhere: bool, history: MappingHistory) -> Followed<'a> {
         let pids = if everywhere { vec![EVERYWHERE] } else { pids.to_vec() };
-        Followed { programs, mapped, state: Mutex::new(State { pids, ..State::default() }) }
+        Followed { programs, history, state: Mutex::new(State { pids, ..State::default() }) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -400,7 +400,7 @@ impl<'a> Followed<'a> {
         let blind = std::mem::take(&mut state.staying_blind);
         state.blind.extend(blind);
         let undecided = std::mem::take(&mut state.undecided);
-        let is_blind = |ended, child: &BlindChild| !self.mapped.is_known(ended) || self.may_have_mapped(child);
+        let is_blind = |ended, child: &BlindChild| !self.history.is_known(ended) || self.may_have_mapped(child);
         state
             .blind
             .extend(undecided.into_iter().filter(|(ended, child)| is_blind(*ended, child)).map(|(_, child)| child));
@@ -410,7 +410,7 @@ impl<'a> Followed<'a> {
     pub fn take_blind(&self) -> Vec<BlindChild> {
         let mut state = self.state();
         state.close_ended();
-        let decided: Vec<_> = state.undecided.extract_if(.., |(ended, _)| self.mapped.is_known(*ended)).collect();
+        let decided: Vec<_> = state.undecided.extract_if(.., |(ended, _)| self.history.is_known(*ended)).collect();
         let mut blind = std::mem::take(&mut state.blind);
         blind.extend(decided.into_iter().map(|(_, child)| child).filter(|child| self.may_have_mapped(child)));
         blind
@@ -420,7 +420,7 @@ impl<'a> Followed<'a> {
         let path = Path::new(&library.path);
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let name = path.file_name().unwrap_or_default();
-        self.mapped.may_have_mapped(*pid, *since, (library.device, library.inode), name)
+        self.history.may_have_mapped(*pid, *since, (library.device, library.inode), name)
     }
 
     /// All probes, to be taken out.

@@ -121,11 +121,6 @@ impl LateLoads {
         self
     }
 
-    /// Where it tells what the processes map.
-    pub fn mapped_files(&self) -> MappedFiles {
-        self.mapped.clone()
-    }
-
     /// With values of calls, as the book says; `pids`: processes that run already.
     pub fn with_values(mut self, book: Option<Arc<Book>>, pids: &[u32]) -> LateLoads {
         self.book = book.map(|book| (book, signatures::callers(pids, &[])));
@@ -192,9 +187,10 @@ impl LateLoads {
                 Err(TryRecvError::Disconnected) => return,
             };
             let now = host::now();
-            let told = history.take();
-            self.mapped.hear(&told, now);
-            let Told { mappings: seen, lost, .. } = told;
+            let Told { mappings: seen, lost } = history.take();
+            if lost > 0 {
+                self.mapped.miss();
+            }
             seen.iter().for_each(|mapping| rewriting.hear(mapping));
             let (unknown, next) = rewriting.go_on();
             patience = next.map_or(PERIOD, |next| next.min(PERIOD));
@@ -205,7 +201,7 @@ impl LateLoads {
             has_changed |= lost > 0 || seen.iter().any(|mapping| traced.contains(mapping.pid));
             waiting.extend(seen);
             if is_last {
-                return self.tell_missed(&traced, &waiting, channels);
+                return self.tell_missed(&traced, &waiting, history, channels);
             }
             // Each mapping of any process ends the waiting, and most are of others.
             if !has_changed && now.since(sifted) < PERIOD.as_nanos() as u64 {
@@ -219,7 +215,7 @@ impl LateLoads {
             looked = now;
             waiting.retain(|mapping: &Mapping| {
                 if traced.contains(mapping.pid) {
-                    let target = self.wanted(mapping, channels);
+                    let target = self.wanted(mapping, history, channels);
                     self.tell(target, mapping.time, channels);
                     self.tell_mapped([(mapping.pid, mapping.time)], channels);
                     return false;
@@ -230,9 +226,9 @@ impl LateLoads {
     }
 
     /// What was mapped last is not probed any more.
-    fn tell_missed(&mut self, traced: &Traced, waiting: &[Mapping], channels: &Channels) {
+    fn tell_missed(&mut self, traced: &Traced, waiting: &[Mapping], history: &MappingHistory, channels: &Channels) {
         for mapping in waiting.iter().filter(|mapping| traced.contains(mapping.pid)) {
-            for source in self.wanted(mapping, channels).libraries {
+            for source in self.wanted(mapping, history, channels).libraries {
                 let _ = channels.missed.send(Missed { library: source.library.path, since: mapping.time });
             }
         }
@@ -240,7 +236,7 @@ impl LateLoads {
 
     /// What a process has mapped, if it is to be traced and is not known yet. Nothing is in reach of a program that has
     /// ended and may have been a copy of the one that is traced: that it was there is all that is known.
-    fn wanted(&mut self, mapping: &Mapping, channels: &Channels) -> Target {
+    fn wanted(&mut self, mapping: &Mapping, history: &MappingHistory, channels: &Channels) -> Target {
         if self.is_named(mapping) {
             return self.mapped(mapping, channels);
         }
@@ -248,7 +244,7 @@ impl LateLoads {
         if self.known.contains(&mapping.file) {
             return target;
         }
-        let likeness = self.originals.likeness(mapping, &self.mapped);
+        let likeness = self.originals.likeness(mapping, history);
         if likeness == Likeness::Copy {
             target = target::copied(mapping, &mut self.known, self.next_library);
         }

@@ -1,26 +1,32 @@
-//! What the traced processes have mapped executable, and when: a return address means the code that was there when its
+//! What processes have mapped executable and executed, and when: a return address means the code that was there when its
 //! call was made. Other code may be there now, as libraries are unloaded, and programs execute others.
+//!
+//! Of traced processes all is kept; of all processes what they did of late, for those that end before anybody looks.
 //!
 //! The kernel tells of a mapping before the process can call what is there. So who has read calls from the rings, and
 //! then [catches up](MappingHistory::catch_up), knows what was mapped when these began.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_model::Timestamp;
 use rtrace_symbolizer::address_space::AddressSpace;
 
+use crate::host;
 use crate::perf::mappings::{Change, Mapping, Mappings, Told};
 
-/// A process that maps something may be a child of which nobody has heard yet; somebody does within this time.
-const UNTIL_KNOWN_NS: u64 = 500_000_000;
+/// What a process did is kept for so long after the last of it, of so many processes, and so much of each.
+const KEPT_NS: u64 = 3_000_000_000;
+const MOST_PROCESSES: usize = 1 << 13;
+const MOST_CHANGES: usize = 1 << 12;
 
 /// Device and inode, as the list of a process's mappings has them.
 type FileId = (u64, u64);
 
-/// The history of all traced processes; all copies are one.
+/// The history of processes; all copies are one.
 #[derive(Clone, Default)]
 pub struct MappingHistory(Arc<Mutex<History>>);
 
@@ -29,8 +35,12 @@ struct History {
     heard: Option<Mappings>,
     /// By process, by time.
     known: HashMap<u32, Vec<Piece>>,
-    /// What processes did that are not known.
-    strangers: VecDeque<Change>,
+    /// What any process did of late, by time.
+    recent: HashMap<u32, Vec<Change>>,
+    /// Something is missing there.
+    is_incomplete: bool,
+    /// All before that is known.
+    until: Timestamp,
     replaced: Vec<Replaced>,
     /// When the processes were forked.
     forked: HashMap<u32, Timestamp>,
@@ -121,7 +131,7 @@ impl MappingHistory {
         std::mem::take(&mut history.replaced)
     }
 
-    /// What any process has mapped or executed since the last call.
+    /// What any process has mapped since the last call.
     pub fn take(&self) -> Told {
         let mut history = self.history();
         history.catch_up();
@@ -138,7 +148,33 @@ impl MappingHistory {
         Some((pieces[place].clone(), next.map(|piece| piece.since)))
     }
 
-    /// Forgets the processes that have ended.
+    /// Whether all is known that was mapped and executed before that time.
+    pub fn is_known(&self, time: Timestamp) -> bool {
+        self.history().until > time
+    }
+
+    /// The program that a process had executed by that time, where that was not long ago and is known.
+    pub fn executed(&self, pid: u32, by: Timestamp) -> Option<PathBuf> {
+        let history = self.history();
+        let changes = || history.recent.get(&pid).into_iter().flatten().filter(|change| change.time() <= by);
+        let begin = changes().filter(|change| matches!(change, Change::Executed { .. })).map(Change::time).max()?;
+        // The program itself is mapped first, then its dynamic linker.
+        let mapped =
+            changes().filter_map(Change::mapped).filter(|mapping| mapping.time >= begin && mapping.file.1 != 0);
+        mapped.min_by_key(|mapping| mapping.time).map(|mapping| mapping.path.clone())
+    }
+
+    /// Whether a process that was forked at that time may have mapped a file since, by its number or its name.
+    pub fn may_have_mapped(&self, pid: u32, since: Timestamp, file: FileId, name: &OsStr) -> bool {
+        let history = self.history();
+        let is_it = |mapping: &Mapping| {
+            mapping.time >= since && (mapping.file == file || mapping.path.file_name() == Some(name))
+        };
+        let has_it = |changes: &Vec<Change>| changes.iter().filter_map(Change::mapped).any(is_it);
+        history.is_incomplete || history.recent.get(&pid).is_none_or(has_it)
+    }
+
+    /// Forgets the traced processes that have ended.
     pub fn keep(&self, lives: impl Fn(u32) -> bool) {
         let mut history = self.history();
         history.known.retain(|&pid, _| lives(pid));
@@ -153,22 +189,19 @@ impl MappingHistory {
 impl History {
     fn catch_up(&mut self) {
         let Some(heard) = &mut self.heard else { return };
+        let now = host::now();
         let (changes, lost) = heard.read();
+        self.until = now;
         self.untaken.lost += lost;
+        self.is_incomplete |= lost > 0;
         let Some(newest) = changes.last().map(Change::time) else { return };
         for change in changes {
             self.change(&change);
-            if !self.known.contains_key(&change.pid()) {
-                self.strangers.push_back(change.clone());
-            }
-            match change {
-                Change::Mapped(mapping) => self.untaken.mappings.push(mapping),
-                Change::Executed { pid, time } => self.untaken.executed.push((pid, time)),
-            }
+            self.untaken.mappings.extend(change.mapped().cloned());
+            self.note(change);
         }
-        while self.strangers.front().is_some_and(|change| newest.since(change.time()) > UNTIL_KNOWN_NS) {
-            self.strangers.pop_front();
-        }
+        let is_recent = |changes: &Vec<Change>| changes.last().is_some_and(|last| now.since(last.time()) < KEPT_NS);
+        self.recent.retain(|_, changes| is_recent(changes));
         if lost > 0 {
             let pids: Vec<u32> = self.known.keys().copied().collect();
             for pid in pids {
@@ -177,11 +210,24 @@ impl History {
         }
     }
 
+    /// Keeps it for a while.
+    fn note(&mut self, change: Change) {
+        let pid = change.pid();
+        // A traced process may make code all the time.
+        let is_made = change.mapped().is_some_and(|mapping| mapping.file.1 == 0);
+        if is_made && self.known.contains_key(&pid) {
+            return;
+        }
+        let has_room = self.recent.len() < MOST_PROCESSES || self.recent.contains_key(&pid);
+        match has_room.then(|| self.recent.entry(pid).or_default()) {
+            Some(changes) if changes.len() < MOST_CHANGES => changes.push(change),
+            _ => self.is_incomplete = true,
+        }
+    }
+
     /// What a process did before it was known.
     fn let_in(&mut self, pid: u32, since: Timestamp) {
-        let strangers = std::mem::take(&mut self.strangers);
-        let (own, others) = strangers.into_iter().partition(|change| change.pid() == pid);
-        self.strangers = others;
+        let own = self.recent.get(&pid).cloned().unwrap_or_default();
         own.iter().filter(|change| change.time() > since).for_each(|change| self.change(change));
     }
 
@@ -302,11 +348,9 @@ mod tests {
     #[test]
     fn a_child_has_what_its_parent_had_until_it_executes_a_program() {
         let history = history(&[mapped(7, 10, 0..100, 1)]);
-        history
-            .history()
-            .strangers
-            .extend([mapped(9, 25, 200..300, 3), Change::Executed { pid: 9, time: Timestamp(40) }]);
-        history.history().strangers.push_back(mapped(9, 41, 0..50, 4));
+        let of_child =
+            [mapped(9, 25, 200..300, 3), Change::Executed { pid: 9, time: Timestamp(40) }, mapped(9, 41, 0..50, 4)];
+        of_child.into_iter().for_each(|change| history.history().note(change));
         history.forked(7, 9, Timestamp(20));
         let of_parent = Change::Executed { pid: 7, time: Timestamp(30) };
         history.history().change(&of_parent);
@@ -328,5 +372,32 @@ mod tests {
         let own = what_a_process_maps_at_first_was_always_there as *const () as u64;
         let (piece, next) = history.at(std::process::id(), own, Timestamp(1)).unwrap();
         assert_eq!((piece.path.as_ref(), next), (std::env::current_exe().unwrap().as_path(), None));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_known_by_what_it_mapped() {
+        let history = MappingHistory::default();
+        let mapping = |time, file, path: &str| {
+            let (pid, time, path) = (7, Timestamp(time), path.into());
+            Change::Mapped(Mapping { pid, time, path, file, addresses: 0..4096, offset: 0, takes_no_probes: false })
+        };
+        for change in [
+            mapping(10, (8, 12), "/lib/libz.so.1"),
+            Change::Executed { pid: 7, time: Timestamp(20) },
+            mapping(30, (8, 13), "/bin/true"),
+            mapping(40, (8, 14), "/lib/ld.so"),
+        ] {
+            history.history().note(change);
+        }
+        history.history().until = Timestamp(50);
+        assert!(history.is_known(Timestamp(49)) && !history.is_known(Timestamp(50)));
+        assert_eq!(history.executed(7, Timestamp(45)), Some("/bin/true".into()));
+        assert_eq!((history.executed(7, Timestamp(19)), history.executed(8, Timestamp(45))), (None, None));
+        let may_have_mapped =
+            |since, file, name: &str| history.may_have_mapped(7, Timestamp(since), file, OsStr::new(name));
+        assert!(may_have_mapped(5, (8, 12), "libz.so"));
+        assert!(may_have_mapped(5, (9, 99), "libz.so.1"), "where a file system has numbers of its own");
+        assert!(!may_have_mapped(15, (8, 12), "libz.so.1"));
+        assert!(history.may_have_mapped(8, Timestamp(5), (8, 1), OsStr::new("x")), "nothing is known of it");
     }
 }

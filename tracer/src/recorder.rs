@@ -44,7 +44,6 @@ use crate::guard::Guard;
 use crate::host;
 use crate::inspection::Inspection;
 use crate::late_loads::{LateLoad, LateLoadFeed, LateLoads, Missed};
-use crate::mapped_files::MappedFiles;
 use crate::memory;
 use crate::options::Options;
 use crate::pipeline::Pipeline;
@@ -189,8 +188,8 @@ pub fn record(
     let next_metric = MetricId(u32::try_from(metrics.len()).expect("metrics are few"));
     let (governing, inbox, outbox) = Governing::new(next_metric, setup.subject.pids());
     let captured = Captured::default();
-    let (spaces, mapped) = (AddressSpaces::default(), late_loads.mapped_files());
-    let followed = Followed::new(&programs, setup.subject.pids(), setup.how.everywhere, mapped.clone());
+    let spaces = AddressSpaces::default();
+    let followed = Followed::new(&programs, setup.subject.pids(), setup.how.everywhere, spaces.history().clone());
     let mut recording = Recording {
         programs: &programs,
         followed: &followed,
@@ -265,7 +264,7 @@ pub fn record(
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
             };
             let rings = Rings::read(scope, &programs)?;
-            let heard = Heard { feed, rings, contexts: &found, spaces: &spaces, mapped: &mapped };
+            let heard = Heard { feed, rings, contexts: &found, spaces: &spaces };
             recording.read_until_stopped(&pipeline, heard, begin, &mut samplers, stop, armed)
         })();
         are_over.store(true, Ordering::Relaxed);
@@ -304,7 +303,6 @@ struct Heard<'a> {
     rings: Rings,
     contexts: &'a Found,
     spaces: &'a AddressSpaces,
-    mapped: &'a MappedFiles,
 }
 
 /// What a thread gives, or its panic.
@@ -517,13 +515,13 @@ impl<'a> Recording<'a> {
         G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Remaining, rtrace_bpf::Error>>>,
     {
         let Setup { how, counters, watches, .. } = self.setup;
-        let Heard { feed, rings, contexts, spaces, mapped } = heard;
+        let Heard { feed, rings, contexts, spaces } = heard;
         let mut watching = Watching::new(self.programs, watches, self.setup.how.follow);
         let held = self.begin_watching(&mut watching)?;
         self.any_runs()?;
         let govern = begin(self);
         let is_folded = how.profile.is_some();
-        let kinds = Kinds { metrics: &counters.metrics, watches, captured: self.captured, contexts, spaces, mapped };
+        let kinds = Kinds { metrics: &counters.metrics, watches, captured: self.captured, contexts, spaces };
         let mut source = Source::new(self.programs, rings, kinds, is_folded, pipeline, &self.pids);
         self.programs.arm();
         emit_event(pipeline, EventKind::Armed);

@@ -32,7 +32,6 @@ use crate::address_spaces::AddressSpaces;
 use crate::contexts::Found;
 use crate::governor::{Ended, NO_LOCATION};
 use crate::host;
-use crate::mapped_files::MappedFiles;
 use crate::pipeline::Pipeline;
 use crate::values::Captured;
 use crate::watch::Watches;
@@ -67,8 +66,6 @@ pub struct Kinds<'a> {
     pub contexts: &'a Found,
     /// What the processes map.
     pub spaces: &'a AddressSpaces,
-    /// What they have mapped.
-    pub mapped: &'a MappedFiles,
 }
 
 /// A recording as it is read from the kernel.
@@ -120,7 +117,7 @@ impl<'a> Source<'a> {
             rings,
             kinds,
             locations: HashMap::default(),
-            processes: Processes::new(kinds.mapped.clone()),
+            processes: Processes::new(kinds.spaces.history().clone()),
             call_sites: CallSites::new(programs.levels() > 0, kinds.spaces.share()),
             spaces: kinds.spaces.share(),
             bad_records: 0,

@@ -82,6 +82,14 @@ impl Change {
         }
     }
 
+    /// What is mapped, if it is that.
+    pub fn mapped(&self) -> Option<&Mapping> {
+        match self {
+            Change::Mapped(mapping) => Some(mapping),
+            Change::Executed { .. } => None,
+        }
+    }
+
     /// When.
     pub fn time(&self) -> Timestamp {
         match self {
@@ -95,8 +103,6 @@ impl Change {
 pub struct Told {
     /// The files that were mapped.
     pub mappings: Vec<Mapping>,
-    /// The processes that began to execute a program, whose mappings follow, and when.
-    pub executed: Vec<(u32, Timestamp)>,
     /// How many records the kernel had to drop.
     pub lost: u64,
 }

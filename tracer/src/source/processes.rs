@@ -6,25 +6,25 @@ use std::path::PathBuf;
 use rtrace_model::{Process, Timestamp, text_of, text_of_os};
 
 use crate::host;
-use crate::mapped_files::MappedFiles;
+use crate::mapping_history::MappingHistory;
 use crate::proc_files::Stat;
 
 /// Nanoseconds in a clock tick of `/proc/PID/stat`.
 const TICK_NS: u64 = 10_000_000;
 
 /// Every process seen, by its id; a process id that is used again replaces its former process.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Processes {
     known: HashMap<u32, Process>,
     /// Those whose program is not known, with the time at which they executed it.
     unnamed: HashMap<u32, Timestamp>,
-    mapped: MappedFiles,
+    history: MappingHistory,
 }
 
 impl Processes {
-    /// None yet; `mapped`: what processes map.
-    pub fn new(mapped: MappedFiles) -> Processes {
-        Processes { mapped, ..Processes::default() }
+    /// None yet; `history`: what processes have mapped.
+    pub fn new(history: MappingHistory) -> Processes {
+        Processes { history, ..Processes::default() }
     }
 
     /// A process that is not known yet.
@@ -95,7 +95,7 @@ impl Processes {
 
     /// Whether it is one whose program is known now.
     fn name(&mut self, pid: u32) -> bool {
-        let program = self.unnamed.get(&pid).and_then(|time| self.mapped.executed(pid, *time));
+        let program = self.unnamed.get(&pid).and_then(|time| self.history.executed(pid, *time));
         let (Some(program), Some(process)) = (program, self.known.get_mut(&pid)) else { return false };
         process.executable = text_of_os(&program).into_owned();
         self.unnamed.remove(&pid);
