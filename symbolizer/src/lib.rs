@@ -32,6 +32,7 @@ pub mod linker;
 mod load_order;
 pub mod modules;
 mod outline;
+pub mod parts;
 mod rewritten;
 mod segments;
 pub mod select;

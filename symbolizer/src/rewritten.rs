@@ -8,6 +8,7 @@ use object::read::elf::{Rel as _, Rela as _};
 
 use crate::Image;
 use crate::image::ENDIAN;
+use crate::parts::union;
 
 /// Bytes of a word, as packed relocations change.
 const WORD: u64 = 8;
@@ -43,16 +44,7 @@ impl Image {
         let plain = plain.iter().map(|rel: &Rel64<LittleEndian>| (rel.r_offset(ENDIAN), size(rel.r_type(ENDIAN))));
         let mut parts: Vec<(u64, u64)> = with_addend.chain(plain).filter(is_code).collect();
         self.packed_relocations(|address| parts.extend(Some((address, WORD)).filter(is_code)));
-        parts.sort_unstable();
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for (start, size) in parts {
-            let end = start.saturating_add(size);
-            match ranges.last_mut() {
-                Some(last) if start <= last.end => last.end = last.end.max(end),
-                _ => ranges.push(start..end),
-            }
-        }
-        ranges
+        union(parts.into_iter().map(|(start, size)| start..start.saturating_add(size)).collect())
     }
 
     /// Shows the address of each word that a packed relocation (`DT_RELR`) changes: an entry that is even is an

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use foldhash::HashMap;
 use rtrace_code::instruction::{self, LONGEST};
-use rtrace_plan::parts::{Parts, union};
 use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::Module;
+use rtrace_symbolizer::parts::{Parts, union};
 use rtrace_symbolizer::{Error, Image};
 
 use crate::privilege;

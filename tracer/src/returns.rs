@@ -30,7 +30,7 @@ use rtrace_code::arrival::{self, Keeps, ReturnSite};
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{ReturnSites as Summary, Timestamp};
 use rtrace_plan::Plan;
-use rtrace_plan::parts::Parts;
+use rtrace_symbolizer::parts::Parts;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::caller::Callers;

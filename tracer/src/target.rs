@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use rtrace_code::{choices, parallel};
 use rtrace_model::{Library, LibraryId, escape, text_of_os};
-use rtrace_plan::{LibrarySource, parts};
+use rtrace_plan::LibrarySource;
 use rtrace_symbolizer::address_space::AddressSpace;
 use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
-use rtrace_symbolizer::{Exports, Image, debug_places, ifunc, select, soname};
+use rtrace_symbolizer::{Exports, Image, debug_places, ifunc, parts, select, soname};
 
 use crate::host;
 use crate::perf::mappings::Mapping;

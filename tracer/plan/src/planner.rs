@@ -17,9 +17,9 @@ use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 
 use super::entries::Entries;
 use super::jump::{self, Jumps};
-use super::parts::{self, Parts};
 use super::reason::Reason;
 use super::{Exit, LibrarySource, Options, PlannedRegion, Refusal, Site, Subject, deny};
+use rtrace_symbolizer::parts::{self, Parts};
 
 /// A function that was asked for: one address of code.
 struct Candidate {

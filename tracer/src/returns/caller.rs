@@ -11,7 +11,7 @@ use rtrace_code::catching::Catching;
 use rtrace_code::instruction::Emulation;
 use rtrace_code::parallel;
 use rtrace_code::verbatim::Verbatim;
-use rtrace_plan::parts::{self, Parts};
+use rtrace_symbolizer::parts::{self, Parts};
 use rtrace_symbolizer::{Image, Stamp};
 
 use super::FileId;
