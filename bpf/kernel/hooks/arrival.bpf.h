@@ -122,8 +122,8 @@ __noinline u64 first_arrival(u64 address, u32 space)
 }
 
 /*
- * Whether another file, or none, is mapped at a return address than when it was met: what is known of it is forgotten then, and
- * the next call from there asks. Not static, as above.
+ * Whether another file, or none, is mapped at a return address than when it was met: what is known of it is forgotten
+ * then, and the next call from there asks. Not static, as above.
  */
 __noinline u32 is_replaced(u64 address, u32 space)
 {

@@ -70,10 +70,9 @@ static long rt_same_slot_step(u32 step, void *context)
 }
 
 /*
- * Whether the frame at the hit's own slot has ended in a jump to the function that enters. Of one that is as likely to
- * have been left nobody knows. Where it
- * may jump anywhere and its caller may catch what leaves it, or where it may have returned unseen, the
- * same function a second time means that the first is over, not that it jumped in a circle.
+ * Whether the frame at the hit's own slot has ended in a jump to the function that enters. If it is as likely to have
+ * been left, nobody knows. Where it may jump anywhere and its caller may catch what leaves it, or where it may have
+ * returned unseen, the same function a second time means that the first is over, not that it jumped in a circle.
  */
 static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame *frame, u32 index)
 {
