@@ -32,7 +32,8 @@ const POLICIES: [PolicyCode; 4] = [
     PolicyCode::RT_POLICY_URETPROBE,
     PolicyCode::RT_POLICY_ENTRY_ONLY,
 ];
-const TAILS: [TailsCode; 3] = [TailsCode::RT_TAILS_NEVER, TailsCode::RT_TAILS_KNOWN, TailsCode::RT_TAILS_ANYWHERE];
+const TAILS: [TailsCode; 4] =
+    [TailsCode::RT_TAILS_NEVER, TailsCode::RT_TAILS_KNOWN, TailsCode::RT_TAILS_ANYWHERE, TailsCode::RT_TAILS_DOUBTFUL];
 const ARRIVALS: [ArrivalCode; 5] = [
     ArrivalCode::RT_ARRIVAL_ASKED,
     ArrivalCode::RT_ARRIVAL_PLACED,
@@ -73,7 +74,8 @@ fn run(thread: &mut Thread, [kind, place, word, site, tick]: [u8; 5], now: &mut 
     };
     let hit = Hit { slot, stack: pick(STACKS, site), now: *now };
     let region = u32::from(site / 32 % 4);
-    let function = Function { region, policy: pick(POLICIES, site / 8), tails: pick(TAILS, word / 8) };
+    let (policy, tails) = (pick(POLICIES, site / 8), pick(TAILS, word / 8));
+    let function = Function { region, policy, tails, laps: word / 64 == 3, pops: u32::from(tick / 64) };
     let address = u64::from(word % 8);
     match kind {
         0..120 => {
