@@ -268,31 +268,39 @@ fn recorded_until_called(target: &Target, scenario: &str, options: &[String]) ->
     (said, recording)
 }
 
-/// What is written over a probe takes it out, of which nobody tells.
+/// What is written over a probe takes it out, of which nobody tells. If the code is looked at while it can be written, all
+/// probes are taken out of it. No function misses calls of which that is not said.
 #[test]
 fn code_that_the_program_changes_while_it_is_traced() {
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("patched", Flavour::Plain);
     let options = ["--strict", "--lib", "exe", "--func", "w_*"].map(str::to_owned);
-    for (how, calls) in [("later", 3000), ("front", 5000), ("restored", 2000)] {
+    let called = ["w_front", "w_patched", "w_plain"];
+    for (how, called, changed, return_sites) in [
+        ("later", &called[1..], &called[1..2], 0),
+        ("front", &called[..], &called[..1], 0),
+        ("restored", &called[1..], &called[..], 3),
+    ] {
         let (said, recording) = recorded_until_called(&target, how, &options);
-        assert_eq!(recording.calls().count(), calls, "{how}: {said}");
         assert!(said.contains("overwritten"), "{how}: {said}");
-        let mut functions = BTreeSet::new();
-        let mut return_sites = 0;
+        let mut told = BTreeSet::new();
+        let mut told_return_sites = 0;
         for event in recording.events() {
             match event {
-                EventKind::Overwritten { region: Some(region), sites: 1, .. } => drop(functions.insert(&**region)),
-                EventKind::Overwritten { region: None, sites, .. } => return_sites += sites,
+                EventKind::Overwritten { region: Some(region), sites: 1, .. } => drop(told.insert(&**region)),
+                EventKind::Overwritten { region: None, sites, .. } => told_return_sites += sites,
                 _ => {}
             }
         }
-        let changed = match how {
-            "later" => (BTreeSet::from(["w_patched"]), 0),
-            "front" => (BTreeSet::from(["w_front"]), 0),
-            _ => (BTreeSet::from(["w_front", "w_patched", "w_plain"]), 3),
-        };
-        assert_eq!((functions, return_sites), changed, "{how}");
+        assert!(changed.iter().all(|function| told.contains(function)), "{how}: {told:?}");
+        assert!(told_return_sites >= return_sites, "{how}: {told_return_sites}");
+        for function in called {
+            let calls =
+                recording.calls().filter(|call| recording.regions()[call.region.index()].name == *function).count();
+            let least = if told.contains(function) { 1000 } else { 2000 };
+            let most = if changed.contains(function) { 1000 } else { 2000 };
+            assert!((least..=most).contains(&calls), "{how}: {calls} of {function}: {said}");
+        }
     }
 }
 
