@@ -106,6 +106,11 @@ impl AddressSpaces {
         find(self.known.get(&space)?, address)
     }
 
+    /// The files of a space as they were last read here.
+    pub fn files(&self, space: u32) -> Option<Arc<[Module]>> {
+        self.known.get(&space).cloned()
+    }
+
     fn has(&self, space: u32, address: u64) -> bool {
         self.known.get(&space).is_some_and(|files| find(files, address).is_some())
     }

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rtrace_model::escape;
 use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
@@ -75,7 +76,7 @@ impl Absent {
 /// The code of a process with the files that it maps.
 pub struct Process {
     pid: u32,
-    modules: Vec<Module>,
+    modules: Arc<[Module]>,
     code: Code,
 }
 
@@ -100,7 +101,12 @@ impl Process {
     pub fn of(pid: u32) -> Option<Process> {
         // In this order: of a process that executes another program meanwhile, the memory is out of reach then.
         let code = Code::of(pid).ok()?;
-        Some(Process { pid, modules: modules::of_process(pid).ok()?, code })
+        Some(Process { pid, modules: modules::of_process(pid).ok()?.into(), code })
+    }
+
+    /// The same where it is known what the process maps, which takes long to find out.
+    pub fn with(pid: u32, modules: Arc<[Module]>) -> Option<Process> {
+        Some(Process { pid, modules, code: Code::of(pid).ok()? })
     }
 
     fn module(&self, file: &File) -> Option<&Module> {

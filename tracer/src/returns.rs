@@ -40,14 +40,14 @@ use self::links::{Links, Placement};
 use self::placed::Placed;
 use self::siblings::Siblings;
 use self::spaces::Spaces;
-use self::warmth::Warmth;
+use self::warmth::{Expected, Warmth};
 use crate::address_spaces::AddressSpaces;
 use crate::callers::{CallerFile, Executed, Loaded};
 use crate::followed::Followed;
 use crate::gate::Gate;
 use crate::host;
 use crate::inspection::Turns;
-use crate::presence::Presence;
+use crate::presence::{Presence, Process};
 use crate::{privilege, target, translated};
 
 /// Longest wait for a question, and so for the end.
@@ -133,7 +133,8 @@ pub struct ReturnSites<'a> {
     siblings: Siblings,
     links: Links<'a>,
     jumps: Jumps<'a>,
-    warmth: Warmth<'a>,
+    /// Probes that kept the kernel ready.
+    warm: Vec<Probes>,
     hits: SiteHits,
     /// By id.
     placed: Vec<Placed>,
@@ -179,7 +180,7 @@ impl<'a> ReturnSites<'a> {
             siblings: Siblings::default(),
             links: Links::new(programs),
             jumps: Jumps::new(programs, plan, patterns),
-            warmth: Warmth::new(programs),
+            warm: Vec::new(),
             hits: programs.site_hits()?,
             placed: Vec::new(),
             direct: HashMap::new(),
@@ -332,7 +333,17 @@ impl<'a> ReturnSites<'a> {
         exchange: &Exchange,
         is_over: &AtomicBool,
     ) -> Result<(), Error> {
-        std::thread::scope(|scope| self.answer_with(scope, followed, gate, executed, exchange, is_over))
+        let expected = Expected::soon();
+        let warmth = Warmth::new(self.programs);
+        std::thread::scope(|scope| {
+            let keeping = scope.spawn(|| expected.keep(warmth));
+            let answered = {
+                let _end = expected.until_dropped();
+                self.answer_with(scope, followed, gate, executed, exchange, &expected, is_over)
+            };
+            self.warm = keeping.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            answered
+        })
     }
 
     fn answer_with<'s>(
@@ -342,6 +353,7 @@ impl<'a> ReturnSites<'a> {
         gate: Option<Gate>,
         mut executed: Executed<'_>,
         exchange: &Exchange,
+        expected: &Expected,
         is_over: &AtomicBool,
     ) -> Result<(), Error>
     where
@@ -351,19 +363,14 @@ impl<'a> ReturnSites<'a> {
         let _ahead = host::run_first();
         let mut questions = self.programs.questions()?;
         let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
-        self.warmth.expect();
         while !is_over.load(Ordering::Relaxed) {
-            let patience = match self.warmth.expects() {
-                _ if self.siblings.want_any() => Duration::ZERO,
-                true => warmth::PERIOD,
-                false => PATIENCE,
-            };
+            let patience = if self.siblings.want_any() { Duration::ZERO } else { PATIENCE };
             wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience);
             // Who waits has been forked before: that is among what is taken now.
             let waiting = gate.as_ref().map(Gate::waiting).unwrap_or_default();
             let (forked, met) = self.take(&mut questions)?;
             if !forked.is_empty() || !met.is_empty() {
-                self.warmth.expect();
+                expected.expect();
             }
             if !forked.is_empty() {
                 // A child that has just ended takes the room of the next one.
@@ -399,7 +406,6 @@ impl<'a> ReturnSites<'a> {
             } else {
                 self.place(&met)?;
             }
-            self.warmth.keep();
             self.links.take_relinked()?;
             if exchange.levels_changed.swap(false, Ordering::Relaxed) {
                 self.begin_anew()?;
@@ -519,7 +525,10 @@ impl<'a> ReturnSites<'a> {
         }
         for ((pid, file), sites) in placements {
             let Some(path) = self.callers.path(file) else { continue };
-            self.avoid_rewritten(pid, file, &path, &sites);
+            let space = sites.iter().find_map(|site| self.placed[site.id as usize].met.first());
+            let known = space.and_then(|(space, _)| self.spaces.process(pid, *space));
+            let process = known.or_else(|| Process::of(pid));
+            self.avoid_rewritten(process.as_ref(), file, &path, &sites);
             let refused = match self.link(pid, file, &path, &sites) {
                 // The process has ended, or no longer maps the file.
                 Err(error) if error.is_gone() => sites.iter().map(|site| site.id).collect(),
@@ -658,6 +667,7 @@ impl<'a> ReturnSites<'a> {
     fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
         let until = Instant::now() + TIME_AHEAD_IN_CHILD;
         let program = target::identity(&target::program_of(pid)).ok();
+        let process = Process::of(pid);
         for (file, path, sites) in self.links.of(parent) {
             let is_met = |site: &Placement| self.siblings.has_met(file, self.placed[site.id as usize].offset);
             let (of_met, others) = sites.into_iter().partition::<Vec<_>, _>(is_met);
@@ -677,7 +687,7 @@ impl<'a> ReturnSites<'a> {
                 }
                 placements.push(self.add(file, offset, pid, site, Vec::new()));
             }
-            self.avoid_rewritten(pid, file, &path, &placements);
+            self.avoid_rewritten(process.as_ref(), file, &path, &placements);
             match self.link_ahead(pid, file, &path, &placements, until) {
                 Err(error) if error.is_gone() => return Ok(()),
                 primed => self.programs.prime(&primed?)?,
@@ -754,7 +764,7 @@ impl<'a> ReturnSites<'a> {
     pub fn into_probes(self) -> Vec<Probes> {
         let mut probes = self.links.into_probes();
         probes.extend(self.jumps.into_probes());
-        probes.extend(self.warmth.into_probes());
+        probes.extend(self.warm);
         probes
     }
 }

@@ -77,12 +77,16 @@ impl ReturnSites<'_> {
     }
 
     /// Places no probe at those of these sites of a file whose code the process has changed.
-    pub(super) fn avoid_rewritten(&self, pid: u32, (device, inode): FileId, path: &Path, sites: &[Placement]) {
-        let rewritten = || {
-            let spots = sites.iter().map(|site| Spot { entry: site.offset, site: site.probe.file_offset }).collect();
-            Some(Process::of(pid)?.rewritten(&File::open(path).ok()?, spots))
-        };
-        for site in rewritten().unwrap_or_default() {
+    pub(super) fn avoid_rewritten(
+        &self,
+        process: Option<&Process>,
+        (device, inode): FileId,
+        path: &Path,
+        sites: &[Placement],
+    ) {
+        let (Some(process), Ok(file)) = (process, File::open(path)) else { return };
+        let spots = sites.iter().map(|site| Spot { entry: site.offset, site: site.probe.file_offset }).collect();
+        for site in process.rewritten(&file, spots) {
             self.programs.avoid(device, inode, site);
         }
     }

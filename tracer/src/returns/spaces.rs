@@ -11,6 +11,7 @@ use rtrace_model::Timestamp;
 use rtrace_symbolizer::modules;
 
 use crate::address_spaces::AddressSpaces;
+use crate::presence::Process;
 
 use super::FileId;
 use super::jumps::{self, Candidate};
@@ -80,6 +81,11 @@ impl Spaces {
         let (module, offset) =
             self.known.find(pid, space, address, |modules| met.push((pid, jumps::among_modules(modules))))?;
         Some(Place { file: (module.device, module.inode), path: module.open_path(), offset })
+    }
+
+    /// The code of a process with the files that its space was seen to map.
+    pub fn process(&self, pid: u32, space: u32) -> Option<Process> {
+        Process::with(pid, self.known.files(space)?)
     }
 
     /// The files by which control may leave functions, in each process that was looked at since the last call.

@@ -6,16 +6,18 @@
 //! the next ones are likely soon: until then a probe is placed now and then in a file that nobody maps.
 
 use std::fs::File;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rtrace_bpf::{Probes, Programs, Role, Site};
 use rustix::fs::MemfdFlags;
 
 use crate::attach::Closing;
+use crate::host;
 use crate::pinned::open_path;
 
 /// Time between two probes: shorter than a grace period.
-pub(super) const PERIOD: Duration = Duration::from_millis(4);
+const PERIOD: Duration = Duration::from_millis(4);
 
 /// How long more is expected after probes were wanted.
 const EXPECTED: Duration = Duration::from_secs(1);
@@ -23,41 +25,20 @@ const EXPECTED: Duration = Duration::from_secs(1);
 /// Probes that are taken out together.
 const TOGETHER: usize = 16;
 
-/// Whether the kernel is kept ready, and the probes that keep it so.
+/// Probes that make the kernel ready.
 pub struct Warmth<'a> {
     programs: &'a Programs,
     /// Holds no code.
     file: Option<File>,
-    until: Instant,
-    next: Instant,
     probes: Vec<Probes>,
     closing: Closing,
 }
 
 impl<'a> Warmth<'a> {
-    /// Expects nothing yet.
+    /// None yet.
     pub fn new(programs: &'a Programs) -> Warmth<'a> {
         let file = rustix::fs::memfd_create("rtrace", MemfdFlags::CLOEXEC).ok().map(File::from);
-        let now = Instant::now();
-        Warmth { programs, file, until: now, next: now, probes: Vec::new(), closing: Closing::default() }
-    }
-
-    /// Probes were wanted, so others will be.
-    pub fn expect(&mut self) {
-        self.until = Instant::now() + EXPECTED;
-    }
-
-    /// Whether probes are expected.
-    pub fn expects(&self) -> bool {
-        Instant::now() < self.until
-    }
-
-    /// Keeps the kernel ready, if it is time to.
-    pub fn keep(&mut self) {
-        if self.expects() && Instant::now() >= self.next {
-            self.next = Instant::now() + PERIOD;
-            self.make_ready();
-        }
+        Warmth { programs, file, probes: Vec::new(), closing: Closing::default() }
     }
 
     /// Waits until the kernel is ready.
@@ -75,5 +56,58 @@ impl<'a> Warmth<'a> {
     pub fn into_probes(mut self) -> Vec<Probes> {
         self.closing.finish();
         self.probes
+    }
+}
+
+/// Until when more probes are expected; none: nobody asks any more.
+pub struct Expected {
+    until: Mutex<Option<Instant>>,
+    changed: Condvar,
+}
+
+impl Expected {
+    /// Expects probes soon.
+    pub fn soon() -> Expected {
+        Expected { until: Mutex::new(Some(Instant::now() + EXPECTED)), changed: Condvar::new() }
+    }
+
+    /// Probes were wanted, so others will be.
+    pub fn expect(&self) {
+        self.set(Some(Instant::now() + EXPECTED));
+    }
+
+    /// None are any more once this is dropped.
+    pub fn until_dropped(&self) -> impl Drop {
+        struct End<'a>(&'a Expected);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.set(None);
+            }
+        }
+        End(self)
+    }
+
+    fn set(&self, until: Option<Instant>) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        self.changed.notify_one();
+    }
+
+    /// Keeps the kernel ready whenever probes are expected, and until none are any more. On a thread of its own: who
+    /// places probes also does what takes longer than a grace period.
+    pub fn keep(&self, mut warmth: Warmth<'_>) -> Vec<Probes> {
+        let _ahead = host::run_first();
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(time) = *until {
+            if Instant::now() >= time {
+                until = self.changed.wait(until).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            drop(until);
+            warmth.make_ready();
+            std::thread::sleep(PERIOD);
+            until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(until);
+        warmth.into_probes()
     }
 }
