@@ -24,6 +24,7 @@ use rtrace_code::arrival::Keeps;
 use rtrace_code::parallel;
 use rtrace_code::tails::Tails;
 use rtrace_plan::{Capture, Exit, PlannedLibrary, PlannedRegion};
+use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{Definition, Image, Stamp, linker};
 
 use self::links::{Linkage, Word};
@@ -171,7 +172,13 @@ pub fn of_processes(pids: &[u32], traced: &Traced) -> Vec<CallerFile> {
             found.into_iter().for_each(|(slot, keeps)| add_keeps(&mut slots[file], slot, keeps));
         }
     }
-    files.scan(slots)
+    let mut programs = HashSet::default();
+    processes.iter().fold(files.scan(slots), |callers, process| {
+        let is_program = |module: &&Module| Some((module.device, module.inode)) == process.program;
+        let (first, others): (Vec<&Module>, Vec<&Module>) = process.modules.iter().partition(is_program);
+        let files: Vec<PathBuf> = first.into_iter().chain(others).map(Module::open_path).collect();
+        if programs.insert(process.program) { with_beginning(callers, &files) } else { callers }
+    })
 }
 
 /// The files with direct calls of traced functions among those that a program will load.
@@ -179,7 +186,11 @@ pub fn of_processes(pids: &[u32], traced: &Traced) -> Vec<CallerFile> {
 /// `files` are in the order of [`closure`](rtrace_symbolizer::linker::closure): the program, its
 /// interpreter, and what that loads. Files that may be loaded later come last.
 pub fn of_command(files: &[PathBuf], traced: &Traced) -> Vec<CallerFile> {
-    let mut callers = of_files(files, traced);
+    with_beginning(of_files(files, traced), files)
+}
+
+/// These, with the call of `main` in the program that comes first among these files.
+fn with_beginning(mut callers: Vec<CallerFile>, files: &[PathBuf]) -> Vec<CallerFile> {
     let Some((path, image, behind)) = beginning::of(files) else { return callers };
     let Some((device, inode)) = identity(path) else { return callers };
     let begins = |offset| Return { offset, keeps: Keeps::READABLE, is_direct: false };

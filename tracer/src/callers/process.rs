@@ -23,7 +23,7 @@ pub struct Process {
     /// None where the kernel does not let us read it.
     memory: Option<File>,
     /// The program that it runs.
-    program: Option<FileId>,
+    pub program: Option<FileId>,
     /// Where its code stands, in address order, with the files.
     code: Vec<(Mapping, FileId)>,
 }
