@@ -218,6 +218,11 @@ impl Programs {
         self.shared.stepped_returns.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    /// Nanoseconds that threads have waited for probes at return addresses that they met.
+    pub fn waited(&self) -> u64 {
+        self.shared.waited.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Calls without a duration so far, by region and reason.
     ///
     /// # Errors

@@ -46,6 +46,7 @@ impl Programs {
         constants.sees_exec_coming = sees_exec_coming;
         constants.probes_of_first_thread = options.mechanism == Mechanism::Single;
         constants.may_step = options.steps;
+        constants.may_wait = options.mechanism != Mechanism::Single && cpus.len() > 1;
         constants.rt_words = options.words;
         constants.rt_counters = u32::try_from(options.counters.len().min(MAX_COUNTERS)).expect("a small number");
         for (source, counter) in constants.counter_sources.iter_mut().zip(options.counters) {

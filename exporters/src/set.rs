@@ -568,6 +568,7 @@ fn sum_of(a: ReturnSites, b: ReturnSites) -> ReturnSites {
         hits: a.hits + b.hits,
         unmatched: a.unmatched + b.unmatched,
         single_stepped: a.single_stepped + b.single_stepped,
+        waited: a.waited + b.waited,
     }
 }
 

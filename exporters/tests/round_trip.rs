@@ -260,7 +260,7 @@ fn what_was_not_timed_is_null() {
     second();
     writer.tick().unwrap();
     assert_eq!(Trace::open(&path).unwrap().untimed().unwrap(), told, "until the end, events say it");
-    let return_sites = ReturnSites { placed: 4, hits: 3, unmatched: 2, single_stepped: 1 };
+    let return_sites = ReturnSites { placed: 4, hits: 3, unmatched: 2, single_stepped: 1, waited: 5 };
     let at_end = vec![untimed(Some(RegionId(0)), 3)];
     writer.finish(&Summary { untimed: at_end.clone(), unseen: 3, return_sites, ..summary() }).unwrap();
 

@@ -33,7 +33,7 @@ fn member(folder: &Path, name: &str, boot: u64, definitions: &[Definition], call
     let losses = vec![Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 2 }];
     let end = ClockAnchor { monotonic: Timestamp(9_000), realtime_ns: boot + 9_000 };
     let untimed = vec![Untimed { reason: UntimedReason::SiteDropped, region: Some(RegionId(1)), count: 1 }];
-    let return_sites = ReturnSites { placed: 1, hits: 20, unmatched: 300, single_stepped: 4_000 };
+    let return_sites = ReturnSites { placed: 1, hits: 20, unmatched: 300, single_stepped: 4_000, waited: 50_000 };
     let calls_recorded = calls.len() as u64;
     let summary = Summary {
         calls: calls_recorded,
@@ -111,7 +111,7 @@ fn ranks_become_one_trace() {
     let untimed: Vec<Option<RegionId>> = set.untimed().unwrap().iter().map(|untimed| untimed.region).collect();
     assert_eq!(untimed, [Some(RegionId(1)), Some(RegionId(0))]);
     assert_eq!(summary.untimed, set.untimed().unwrap());
-    let return_sites = ReturnSites { placed: 2, hits: 40, unmatched: 600, single_stepped: 8_000 };
+    let return_sites = ReturnSites { placed: 2, hits: 40, unmatched: 600, single_stepped: 8_000, waited: 100_000 };
     assert_eq!(summary.return_sites, return_sites);
     let events = set.events().flat_map(Result::unwrap);
     let since: Vec<u64> = events

@@ -102,6 +102,9 @@ pub struct ReturnSites {
     pub unmatched: u64,
     /// Of the hits, those whose instruction the kernel single-stepped.
     pub single_stepped: u64,
+    /// Nanoseconds that threads have waited for probes at return addresses that they were the first to meet.
+    #[serde(default)]
+    pub waited: u64,
 }
 
 /// What is known of a recording when it has ended.

@@ -20,6 +20,7 @@ pub(crate) mod warmth;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,7 @@ use self::links::{Links, Placement};
 use self::placed::Placed;
 use self::siblings::Siblings;
 use self::spaces::Spaces;
-use self::warmth::{Expected, Warmth};
+use self::warmth::Warmth;
 use crate::address_spaces::AddressSpaces;
 use crate::callers::{CallerFile, Executed, Loaded};
 use crate::followed::Followed;
@@ -48,6 +49,7 @@ use crate::gate::Gate;
 use crate::host;
 use crate::inspection::Turns;
 use crate::presence::{Presence, Process};
+use crate::proc_files::Stat;
 use crate::{privilege, target, translated};
 
 /// Longest wait for a question, and so for the end.
@@ -64,6 +66,8 @@ const FIRST_TIDY: Duration = Duration::from_millis(20);
 const MOST_AHEAD: usize = 1 << 17;
 /// The same in files that the process may never load, and in children, which may execute another program.
 const MOST_IN_DOUBT: usize = MOST_AHEAD / 2;
+/// Return addresses about which threads ask for which sites are placed at once: they wait for that.
+const MOST_AT_ONCE: usize = 8;
 /// Sites in place at which others of the family were met: the hits of more are not counted.
 const MOST_SHARED: usize = MAX_SITES as usize;
 
@@ -221,11 +225,21 @@ impl<'a> ReturnSites<'a> {
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn prime(&mut self, pid: u32, files: &[CallerFile], time: Duration) -> Result<(), Error> {
-        let program = target::identity(&target::program_of(pid)).ok();
+        let path = target::program_of(pid);
+        let program = target::identity(&path).ok();
+        self.look_into(program, &path);
         for file in files {
             self.siblings.try_all(pid, program, (file.device, file.inode));
         }
         self.prime_within(pid, program, files.iter().collect(), time, MOST_AHEAD)
+    }
+
+    /// Looks at a program before threads wait for sites in it.
+    fn look_into(&mut self, program: Option<FileId>, path: &Path) {
+        if let Some(file) = program {
+            self.callers.add(file, path, None);
+            self.callers.look_into(file);
+        }
     }
 
     /// The same in a process that waits to execute a program, for the files that are still to be tried in that.
@@ -333,14 +347,12 @@ impl<'a> ReturnSites<'a> {
         exchange: &Exchange,
         is_over: &AtomicBool,
     ) -> Result<(), Error> {
-        let expected = Expected::soon();
         let warmth = Warmth::new(self.programs);
         std::thread::scope(|scope| {
-            let keeping = scope.spawn(|| expected.keep(warmth));
-            let answered = {
-                let _end = expected.until_dropped();
-                self.answer_with(scope, followed, gate, executed, exchange, &expected, is_over)
-            };
+            let (end, ended) = mpsc::channel();
+            let keeping = scope.spawn(move || warmth.keep(&ended));
+            let answered = self.answer_with(scope, followed, gate, executed, exchange, is_over);
+            drop(end);
             self.warm = keeping.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             answered
         })
@@ -353,7 +365,6 @@ impl<'a> ReturnSites<'a> {
         gate: Option<Gate>,
         mut executed: Executed<'_>,
         exchange: &Exchange,
-        expected: &Expected,
         is_over: &AtomicBool,
     ) -> Result<(), Error>
     where
@@ -362,16 +373,17 @@ impl<'a> ReturnSites<'a> {
         // Calls are not timed until their sites are in place.
         let _ahead = host::run_first();
         let mut questions = self.programs.questions()?;
+        // Return addresses for whose sites nobody waits any more.
+        let mut late: Vec<QuestionRecord> = Vec::new();
+        let mut aside = host::Aside::nowhere();
         let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         while !is_over.load(Ordering::Relaxed) {
-            let patience = if self.siblings.want_any() { Duration::ZERO } else { PATIENCE };
+            let is_busy = self.siblings.want_any() || !late.is_empty();
+            let patience = if is_busy { Duration::ZERO } else { PATIENCE };
             wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience);
             // Who waits has been forked before: that is among what is taken now.
             let waiting = gate.as_ref().map(Gate::waiting).unwrap_or_default();
-            let (forked, met) = self.take(&mut questions)?;
-            if !forked.is_empty() || !met.is_empty() {
-                expected.expect();
-            }
+            let (forked, mut met) = self.take(&mut questions)?;
             if !forked.is_empty() {
                 // A child that has just ended takes the room of the next one.
                 self.keep(|pid| followed.contains(pid) && !privilege::has_ended(pid))?;
@@ -400,11 +412,18 @@ impl<'a> ReturnSites<'a> {
                 self.see_jumps(program.pid, &loaded.jumps)?;
                 self.place_met_in(program.pid, &loaded.files, TIME_AHEAD)?;
                 self.prime_executed(program.pid, loaded)?;
+                self.look_into(loaded.program, &path);
             }
-            if met.is_empty() {
+            if let Some(cpu) = met.last().map(|latest| latest.cpu).or_else(|| self.cpu_of_program()) {
+                aside.stay_off(cpu);
+            }
+            let waiting = if met.is_empty() { &mut late } else { &mut met };
+            let latest = waiting.split_off(waiting.len().saturating_sub(MOST_AT_ONCE));
+            late.append(&mut met);
+            if latest.is_empty() {
                 self.place_shared()?;
             } else {
-                self.place(&met)?;
+                self.place(&latest)?;
             }
             self.links.take_relinked()?;
             if exchange.levels_changed.swap(false, Ordering::Relaxed) {
@@ -433,6 +452,12 @@ impl<'a> ReturnSites<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The CPU on which the first thread of a process runs, or last did.
+    fn cpu_of_program(&self) -> Option<u32> {
+        const PROCESSOR: usize = 39;
+        Stat::of(*self.links.processes().first()?)?.number(PROCESSOR)?.try_into().ok()
     }
 
     /// The processes and the return addresses of which the kernel side has told.
@@ -757,6 +782,7 @@ impl<'a> ReturnSites<'a> {
             hits: matched + unmatched,
             unmatched,
             single_stepped: self.programs.stepped_returns(),
+            waited: self.programs.waited(),
         }
     }
 

@@ -28,6 +28,7 @@ static __always_inline struct rt_question *new_question(u64 address, u32 pid, u3
 	question->time = bpf_ktime_get_ns();
 	question->pid = pid;
 	question->space = space;
+	question->cpu = bpf_get_smp_processor_id();
 	return question;
 }
 
@@ -59,8 +60,10 @@ static __always_inline bool tell_address(const struct rt_arrival_key *key, const
 	return true;
 }
 
-/* Not on the stack, which is short. */
-static const struct rt_arrival asked = { .kind = RT_ARRIVAL_ASKED };
+#define PATIENCE 3000000 /* nanoseconds that a thread waits for an answer, which mostly comes within a tenth of them */
+#define MOST_IMPATIENT 48000000 /* nanoseconds for which nobody waits, at most, after answers that did not come */
+
+#define ASKED_SHIFT 20 /* nanoseconds by which the time of asking is told */
 
 /*
  * Asks user space about a return address, once; `flags`: BPF_NOEXIST where nothing may be known of it. What user space
@@ -69,6 +72,8 @@ static const struct rt_arrival asked = { .kind = RT_ARRIVAL_ASKED };
 static __always_inline void ask_about(const struct rt_arrival_key *key, const struct rt_primed_key *place,
 				      enum rt_question_kind kind, u64 flags)
 {
+	struct rt_arrival asked = { .kind = RT_ARRIVAL_ASKED, .words = bpf_ktime_get_ns() >> ASKED_SHIFT };
+
 	if (bpf_map_update_elem(&arrivals, key, &asked, flags))
 		return;
 	/* Else the next call from there asks again. */
@@ -103,7 +108,53 @@ static __always_inline u64 packed(const struct rt_arrival *arrival)
 	return RT_ARRIVAL(arrival->kind, arrival->words);
 }
 
-/* A return address that is met for the first time. Not static, so that the verifier looks at it once. */
+struct rt_wait {
+	struct rt_arrival_key key;
+	u64 until;
+};
+
+static long wait_step(u32 step, void *context)
+{
+	struct rt_wait *wait = context;
+	struct rt_arrival *known = bpf_map_lookup_elem(&arrivals, &wait->key);
+
+	return !known || known->kind != RT_ARRIVAL_ASKED || bpf_ktime_get_ns() > wait->until;
+}
+
+/* Nobody waits for some time where an answer was too late; twice as long each time that the next one is, too. */
+static __always_inline void see_answer(bool is_late, u64 now)
+{
+	if (!is_late || !impatience) {
+		impatience = PATIENCE;
+		return;
+	}
+	impatient_until = now + impatience;
+	if (impatience < MOST_IMPATIENT)
+		impatience *= 2;
+}
+
+/*
+ * What is known of a return address about which user space is asked. The thread waits for the answer, so that the call
+ * does not return before its probe is in place; not where user space is busy with something else, or takes longer. Not
+ * static, so that the verifier looks at it once.
+ */
+__noinline u64 answer(u64 address, u32 space)
+{
+	u64 begin = bpf_ktime_get_ns();
+	struct rt_wait wait = { .key = { .address = address, .space = space }, .until = begin + PATIENCE };
+	struct rt_arrival *known = bpf_map_lookup_elem(&arrivals, &wait.key);
+
+	if (may_wait && begin >= impatient_until && known && known->kind == RT_ARRIVAL_ASKED &&
+	    (u32)(begin >> ASKED_SHIFT) - known->words < 2) {
+		bpf_loop(1 << 20, wait_step, &wait, 0);
+		known = bpf_map_lookup_elem(&arrivals, &wait.key);
+		__sync_fetch_and_add(&waited, bpf_ktime_get_ns() - begin);
+		see_answer(known && known->kind == RT_ARRIVAL_ASKED, wait.until);
+	}
+	return known ? packed(known) : RT_ARRIVAL_ASKED;
+}
+
+/* A return address that is met for the first time. Not static, as above. */
 __noinline u64 first_arrival(u64 address, u32 space)
 {
 	struct rt_arrival_key key = { .address = address, .space = space };
@@ -114,7 +165,7 @@ __noinline u64 first_arrival(u64 address, u32 space)
 		bpf_map_update_elem(&arrival_places, &key, place, BPF_ANY);
 	if (!known) {
 		ask_about(&key, place, RT_QUESTION_ARRIVAL, BPF_NOEXIST);
-		return RT_ARRIVAL_ASKED;
+		return answer(address, space);
 	}
 	if (!bpf_map_update_elem(&arrivals, &key, known, BPF_NOEXIST))
 		tell_address(&key, place, RT_QUESTION_NONE);
@@ -156,12 +207,12 @@ __noinline u32 has_vanished(u64 address, u32 space)
 }
 
 /* A return address whose probe cost too much, from which calls have come often enough since. */
-__noinline int missed_arrival(u64 address, u32 space)
+__noinline u64 missed_arrival(u64 address, u32 space)
 {
 	struct rt_arrival_key key = { .address = address, .space = space };
 
 	ask_about(&key, 0, RT_QUESTION_ARRIVAL, BPF_ANY);
-	return 0;
+	return answer(address, space);
 }
 
 static __always_inline u64 rt_known_arrival(const struct rt_hit *hit, u64 address)
@@ -171,9 +222,11 @@ static __always_inline u64 rt_known_arrival(const struct rt_hit *hit, u64 addres
 
 	if (!known)
 		return RT_UNKNOWN;
+	if (known->kind == RT_ARRIVAL_ASKED)
+		return answer(address, key.space);
 	/* One that several threads count at once may be counted less often; none goes below 0. */
 	if (known->kind == RT_ARRIVAL_DROPPED && known->words && !--known->words)
-		missed_arrival(address, key.space);
+		return missed_arrival(address, key.space);
 	return packed(known);
 }
 

@@ -35,6 +35,9 @@ const volatile bool profiled;
 /* Where calls are folded, those of at least this duration leave as records, too. */
 const volatile u64 written_from;
 
+/* Whether threads wait for answers: user space runs on another CPU meanwhile. */
+const volatile bool may_wait;
+
 /* Whether regions can be throttled. */
 const volatile bool governed;
 
@@ -80,6 +83,12 @@ u32 last_space;
 
 /* Hits of return sites that the kernel single-stepped. */
 u64 stepped_returns;
+
+/* Until when nobody waits for answers, and for how long nobody will after the next one that is late. */
+volatile u64 impatient_until;
+volatile u64 impatience;
+/* Nanoseconds that threads have waited for answers. */
+u64 waited;
 
 /* Entries of `paths` in use or used before; the first is not one. */
 u32 last_path;

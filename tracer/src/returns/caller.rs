@@ -152,6 +152,11 @@ impl Callers {
         known.get_or_init(look).as_ref()
     }
 
+    /// Finds out what the tables of a file say, which takes long the first time.
+    pub fn look_into(&self, id: FileId) {
+        self.known(id);
+    }
+
     /// The site at the return address itself.
     pub fn at_return_address(&self, id: FileId, offset: u64) -> Option<ReturnSite> {
         arrival::at_return_address(self.code(id, &self.part(id, offset, offset)?, offset)?, &self.emulation)

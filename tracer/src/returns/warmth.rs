@@ -2,12 +2,12 @@
 //!
 //! Whoever places a probe excludes forks meanwhile, by a `percpu_rw_semaphore` (`dup_mmap_sem` in the kernel's
 //! kernel/events/uprobes.c). Its first writer waits for a grace period of RCU, which takes 8 to 16 ms on a
-//! machine that idles; one who comes within the next such period does not. While return addresses are met,
-//! the next ones are likely soon: until then a probe is placed now and then in a file that nobody maps.
+//! machine that idles; one who comes within the next such period does not. Threads wait for the probes at return addresses
+//! that they meet, so a probe is placed now and then in a file that nobody maps.
 
 use std::fs::File;
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use rtrace_bpf::{Probes, Programs, Role, Site};
 use rustix::fs::MemfdFlags;
@@ -18,9 +18,6 @@ use crate::pinned::open_path;
 
 /// Time between two probes: shorter than a grace period.
 const PERIOD: Duration = Duration::from_millis(4);
-
-/// How long more is expected after probes were wanted.
-const EXPECTED: Duration = Duration::from_secs(1);
 
 /// Probes that are taken out together.
 const TOGETHER: usize = 16;
@@ -52,62 +49,19 @@ impl<'a> Warmth<'a> {
         }
     }
 
+    /// Keeps the kernel ready until somebody sends something, or cannot any more. On a thread of its own: who places probes
+    /// also does what takes longer than a grace period.
+    pub fn keep(mut self, ended: &Receiver<()>) -> Vec<Probes> {
+        let _ahead = host::run_first();
+        while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+            self.make_ready();
+        }
+        self.into_probes()
+    }
+
     /// The probes that are in place, once the others are gone.
     pub fn into_probes(mut self) -> Vec<Probes> {
         self.closing.finish();
         self.probes
-    }
-}
-
-/// Until when more probes are expected; none: nobody asks any more.
-pub struct Expected {
-    until: Mutex<Option<Instant>>,
-    changed: Condvar,
-}
-
-impl Expected {
-    /// Expects probes soon.
-    pub fn soon() -> Expected {
-        Expected { until: Mutex::new(Some(Instant::now() + EXPECTED)), changed: Condvar::new() }
-    }
-
-    /// Probes were wanted, so others will be.
-    pub fn expect(&self) {
-        self.set(Some(Instant::now() + EXPECTED));
-    }
-
-    /// None are any more once this is dropped.
-    pub fn until_dropped(&self) -> impl Drop {
-        struct End<'a>(&'a Expected);
-        impl Drop for End<'_> {
-            fn drop(&mut self) {
-                self.0.set(None);
-            }
-        }
-        End(self)
-    }
-
-    fn set(&self, until: Option<Instant>) {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
-        self.changed.notify_one();
-    }
-
-    /// Keeps the kernel ready whenever probes are expected, and until none are any more. On a thread of its own: who
-    /// places probes also does what takes longer than a grace period.
-    pub fn keep(&self, mut warmth: Warmth<'_>) -> Vec<Probes> {
-        let _ahead = host::run_first();
-        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(time) = *until {
-            if Instant::now() >= time {
-                until = self.changed.wait(until).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            drop(until);
-            warmth.make_ready();
-            std::thread::sleep(PERIOD);
-            until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(until);
-        warmth.into_probes()
     }
 }
