@@ -29,7 +29,7 @@ const KEYS: [&str; 2] = ["location", "call"];
 
 /// The name of a region's folder: its symbol as far as file systems take it, and its id, as two may have one symbol.
 pub(crate) fn folder_name(region: &Region) -> String {
-    let symbol = region.symbols.first().map_or(region.name.as_str(), |symbol| symbol.symbol.as_str());
+    let symbol = region.symbol();
     let plain = |c: char| if c.is_ascii_alphanumeric() || "_-.@$".contains(c) { c } else { '_' };
     let name: String = symbol.trim_start_matches('.').chars().map(plain).take(LONGEST_NAME).collect();
     format!("{name}.{}", region.id.0)

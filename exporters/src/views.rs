@@ -4,7 +4,8 @@
 //! The views whose names begin with `_` are the files as they are, with a column that names the trace; a file that a
 //! trace does not have is a table without rows, so that all views exist whatever was recorded. The others build on these.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -226,17 +227,24 @@ fn told_apart(name: &str, taken: &HashSet<String>) -> String {
 
 /// A view per function with the values of its calls behind the columns of `calls`.
 fn define_values(traces: &[Member<'_>], sql: &mut String) {
-    // Functions of the same symbol in several traces or libraries are one.
+    // Functions of the same symbol in several traces or libraries are one, but not those of one library.
     let mut functions: Vec<(String, Vec<String>, Vec<String>)> = Vec::new();
     for (place, member) in traces.iter().enumerate() {
+        let mut of_symbol: HashMap<_, usize> = HashMap::new();
+        for region in member.trace.regions() {
+            *of_symbol.entry((region.library, region.symbol())).or_default() += 1;
+        }
         for region in member.trace.regions() {
             let columns = member.trace.value_columns_of(region.id);
             let folder = format!("{}/{}", values::PLACE, folder_name(region));
             let Some(files) = (!columns.is_empty()).then(|| member.files(&folder)).flatten() else { continue };
-            let symbol = region.symbols.first().map_or(region.name.as_str(), |symbol| symbol.symbol.as_str());
-            let known = functions.iter().position(|(name, ..)| name == symbol);
+            let symbol = match region.symbol() {
+                symbol if of_symbol[&(region.library, symbol.clone())] > 1 => Cow::Borrowed(region.name.as_str()),
+                symbol => symbol,
+            };
+            let known = functions.iter().position(|(name, ..)| *name == symbol);
             let known = known.unwrap_or_else(|| {
-                functions.push((symbol.to_owned(), Vec::new(), Vec::new()));
+                functions.push((symbol.clone().into_owned(), Vec::new(), Vec::new()));
                 functions.len() - 1
             });
             let (_, all, parts) = &mut functions[known];

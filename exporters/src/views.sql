@@ -40,13 +40,14 @@ LEFT JOIN functions AS f ON c.trace = f.trace AND c.region = f.region
 LEFT JOIN threads AS th ON c.trace = th.trace AND c.location = th.location
 LEFT JOIN call_sites AS s ON c.trace = s.trace AND c.call_site = s.call_site;
 
--- The same with the function that made each call: `-` if no traced one did.
+-- The same with the function that made each call, and its library: `-` if no traced one did.
 CREATE OR REPLACE VIEW calls_with_caller AS
-SELECT callee.*, CASE WHEN callee.parent = 0 THEN '-' ELSE coalesce(r.name, '[lost caller]') END AS caller
+SELECT callee.*, CASE WHEN callee.parent = 0 THEN '-' ELSE coalesce(f.function, '[lost caller]') END AS caller,
+       f.library AS caller_library
 FROM calls AS callee
 LEFT JOIN _calls AS made_by
   ON callee.trace = made_by.trace AND callee.location = made_by.location AND callee.parent = made_by.call
-LEFT JOIN _regions AS r ON made_by.trace = r.trace AND made_by.region = r.region;
+LEFT JOIN functions AS f ON made_by.trace = f.trace AND made_by.region = f.region;
 
 -- Sums over the calls of each call path of a thread: of aggregated calls, and of all others once a recording has ended.
 CREATE OR REPLACE VIEW paths AS

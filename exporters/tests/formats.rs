@@ -14,8 +14,8 @@ use std::path::Path;
 
 use rtrace_exporters::{Destination, ExportError, Exported, FORMATS, Format, Selection, TraceSet, export};
 use rtrace_model::{
-    Call, CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, LocationId, RegionId, Sink as _,
-    Timestamp,
+    Call, CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, LibraryId, LocationId, Region, RegionId,
+    Sink as _, SymbolName, Timestamp,
 };
 
 fn write(trace: &TraceSet, format: &Format, selection: &Selection, path: &Path) -> Result<Exported, ExportError> {
@@ -257,4 +257,49 @@ fn stacks_begin_with_the_untraced_functions_that_led_to_calls() {
         serde_json::json!(["[cut]", "solve (p)", "step (p)"]),
     ];
     assert_eq!(of_calls, expected);
+}
+
+/// Two versions of a symbol in one library, and a function of one name in two.
+#[test]
+fn functions_of_one_name_are_told_apart_by_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut writer, path) = common::begin(folder.path());
+    let names =
+        [(0, "calc@VER_1", Some("VER_1")), (0, "calc@@VER_2", Some("VER_2")), (0, "init", None), (1, "init", None)];
+    (0..2).for_each(|id| writer.define(&Definition::Library(common::library(id))).unwrap());
+    for (id, (library, name, version)) in (0..).zip(names) {
+        let symbol = name.split('@').next().unwrap().to_owned();
+        let symbols = vec![SymbolName { symbol, version: version.map(str::to_owned) }];
+        let library = LibraryId(library);
+        let region = Region { library, name: name.to_owned(), symbols, ..common::region(id) };
+        writer.define(&Definition::Region(region)).unwrap();
+    }
+    let call = |id: u32| Call {
+        region: RegionId(id),
+        start: Timestamp(2_000 + 100 * u64::from(id)),
+        duration: Some(50),
+        child: 0,
+        parent: 0,
+        depth: 0,
+        ..common::call(1, u64::from(id) + 1)
+    };
+    writer.calls(&(0..4).map(call).collect::<Vec<_>>().into()).unwrap();
+    writer.finish(&common::summary()).unwrap();
+    let trace = TraceSet::open(&path).unwrap();
+    for format in FORMATS {
+        let output = folder.path().join(format.extension);
+        write(&trace, format, &Selection::default(), &output).unwrap();
+        let bytes = match format.name {
+            "otf2" => fs::read(output.join("traces.def")).unwrap(),
+            name => golden::readable(name, &output).into_bytes(),
+        };
+        let has = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(has("calc@VER_1") && has("calc@@VER_2"), "{}", format.name);
+        // Where the library stands in a place of its own, the name is that of the function alone.
+        let has_libraries = matches!(format.name, "csv" | "jsonl" | "arrow" | "callgrind" | "dot");
+        assert_eq!(has("init [libone.so.0]") && has("init [libone.so.1]"), !has_libraries, "{}", format.name);
+        // The linker's name has the version, too, which is how a program asks for it.
+        let has_symbols = matches!(format.name, "csv" | "jsonl" | "arrow" | "pprof" | "otf2");
+        assert_eq!(has("calc@VER_2"), has_symbols, "{}", format.name);
+    }
 }

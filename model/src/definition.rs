@@ -1,5 +1,7 @@
 //! What calls refer to: libraries, regions, processes, locations.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{CallSite, Context, Metric, Timestamp, ValueColumn};
@@ -153,6 +155,19 @@ pub struct Region {
     pub stub: bool,
 }
 
+impl Region {
+    /// The name by which the linker knows it: with its version where that is what tells functions of one name apart.
+    pub fn symbol(&self) -> Cow<'_, str> {
+        let Some(SymbolName { symbol, version }) = self.symbols.first() else { return Cow::Borrowed(&self.name) };
+        let is_told =
+            |version: &&String| self.name.strip_suffix(version.as_str()).is_some_and(|name| name.ends_with('@'));
+        match version.as_ref().filter(is_told) {
+            Some(version) => Cow::Owned(format!("{symbol}@{version}")),
+            None => Cow::Borrowed(symbol),
+        }
+    }
+}
+
 /// The lifetime of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
@@ -219,6 +234,19 @@ pub enum Definition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_symbol_has_the_version_that_tells_it_apart() {
+        let region = |name: &str, version: Option<&str>| {
+            let symbols = vec![SymbolName { symbol: "calc".to_owned(), version: version.map(str::to_owned) }];
+            Region { name: name.to_owned(), symbols, ..Region::default() }
+        };
+        assert_eq!(region("calc@VER_1", Some("VER_1")).symbol(), "calc@VER_1");
+        assert_eq!(region("calc@@VER_2", Some("VER_2")).symbol(), "calc@VER_2");
+        assert_eq!(region("calc", Some("VER_2")).symbol(), "calc");
+        assert_eq!(region("calc (a.c)", None).symbol(), "calc");
+        assert_eq!(Region { name: "f".to_owned(), ..Region::default() }.symbol(), "f");
+    }
 
     #[test]
     fn older_words_for_exits_are_understood() {

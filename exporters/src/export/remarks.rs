@@ -1,7 +1,7 @@
 //! What is to be said of a trace as a whole, for formats that have room for it: who recorded what,
 //! what is missing, what was chosen.
 
-use rtrace_model::{CallRange, Estimate, EventKind, estimated, format_ns};
+use rtrace_model::{CallRange, Estimate, EventKind, counted, estimated, format_ns};
 
 use super::ExportError;
 use super::source::Source;
@@ -29,12 +29,12 @@ pub(super) fn remarks(source: &Source<'_>) -> Result<Vec<(&'static str, String)>
     }
     for loss in source.losses()? {
         let of = loss.region.map_or_else(String::new, |region| format!(" of {}", source.function_alone(region)));
-        let what = if loss.reason.is_value() { "values" } else { "calls" };
-        remarks.push(("loss", format!("{} {what}{of}: {}", loss.count, loss.reason.name())));
+        let what = if loss.reason.is_value() { "value" } else { "call" };
+        remarks.push(("loss", format!("{}{of}: {}", counted(loss.count, what), loss.reason.name())));
     }
     for untimed in source.untimed()? {
         let of = untimed.region.map_or_else(String::new, |region| format!(" of {}", source.function_alone(region)));
-        remarks.push(("untimed", format!("{} calls{of}: {}", untimed.count, untimed.reason.name())));
+        remarks.push(("untimed", format!("{}{of}: {}", counted(untimed.count, "call"), untimed.reason.name())));
     }
     if let Some(budget) = header.budget {
         remarks.push(("budget", format!("{budget} of the programs' CPU time")));

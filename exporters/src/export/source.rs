@@ -130,9 +130,8 @@ impl<'a> Source<'a> {
     }
 
     /// The name that the linker knows the region by.
-    pub(super) fn symbol(&self, id: RegionId) -> &str {
-        let symbol = |region: &'a Region| Some(region.symbols.first()?.symbol.as_str());
-        self.trace.region(id).and_then(symbol).unwrap_or_else(|| self.function(id))
+    pub(super) fn symbol(&self, id: RegionId) -> Cow<'_, str> {
+        self.trace.region(id).map_or(Cow::Borrowed("not defined"), Region::symbol)
     }
 
     /// Name of the library that the region is in.

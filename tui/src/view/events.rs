@@ -202,7 +202,7 @@ fn missing(told: &[&Event], state: &State) -> String {
         all += missing.count;
         (what, reason) = (missing.what, missing.reason);
         if let Some(function) = missing.region.and_then(|region| state.function(region)) {
-            *by_function.entry(&function.name).or_default() += missing.count;
+            *by_function.entry(&function.alone).or_default() += missing.count;
         }
     }
     let mut by_function: Vec<(&str, u64)> = by_function.into_iter().collect();

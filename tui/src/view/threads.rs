@@ -142,6 +142,6 @@ fn chain(thread: &Thread, state: &State, within: &str) -> String {
         .at_snapshot()
         .iter()
         .rev()
-        .map(|call| state.function(call.region).map_or("[unknown]", |function| &function.name));
+        .map(|call| state.function(call.region).map_or("[unknown]", |function| &function.alone));
     names.collect::<Vec<_>>().join(&format!(" {within} "))
 }

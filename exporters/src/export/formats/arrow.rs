@@ -1,6 +1,7 @@
 //! An Arrow IPC stream: the columns of `calls/`, and the names that ids stand for as dictionaries.
 //! See <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
@@ -72,7 +73,9 @@ impl<'a> Columns<'a> {
             source,
             metadata,
             functions: texts(&mut undefined().chain(ids().map(|id| source.function(id)))),
-            symbols: texts(&mut undefined().chain(ids().map(|id| source.symbol(id)))),
+            symbols: Arc::new(StringArray::from_iter_values(
+                undefined().map(Cow::Borrowed).chain(ids().map(|id| source.symbol(id))),
+            )),
             libraries: texts(&mut undefined().chain(ids().map(|id| source.library_of(id)))),
             places: locations().zip(1..).collect(),
             threads: texts(&mut undefined().chain(threads().map(|thread| thread.name.as_str()))),

@@ -118,7 +118,8 @@ impl Visitor for Events<'_> {
         let thread = source.threads.thread(call.location);
         let thread = self.thread.unwrap_or(thread);
         self.commas.next(self.output)?;
-        let (name, library) = (json::text(source.function(call.region)), json::text(source.library_of(call.region)));
+        let (name, library) =
+            (json::text(&source.function_alone(call.region)), json::text(source.library_of(call.region)));
         let (pid, tid, at) = (source.threads.program(thread).number, thread.number, micros(source.offset(time)));
         let (kind, untimed) = match call.duration {
             Some(duration) => (format!(r#""ph":"X","dur":{}"#, micros(duration)), ""),

@@ -54,7 +54,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
                 call.depth,
                 field(source.library_of(call.region)),
                 field(source.function(call.region)),
-                field(source.symbol(call.region)),
+                field(&source.symbol(call.region)),
                 call.start.0,
                 call.duration.map_or_else(String::new, |duration| duration.to_string()),
                 call.child,

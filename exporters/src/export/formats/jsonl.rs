@@ -1,6 +1,7 @@
 //! JSON lines: an object per line, its kind in `type`. First the recording, then calls as they are
 //! stored, then events. See <https://jsonlines.org>.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use rtrace_model::{Call, Event, Reading};
@@ -44,7 +45,7 @@ enum Line<'a> {
         depth: u32,
         library: &'a str,
         function: &'a str,
-        symbol: &'a str,
+        symbol: Cow<'a, str>,
         start_ns: u64,
         duration_ns: Option<u64>,
         child_ns: u64,

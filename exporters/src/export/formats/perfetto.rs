@@ -346,12 +346,12 @@ impl Events<'_, '_> {
         }
         let mut interned = Message::new();
         let texts = [
-            (field::interned::CATEGORIES, self.source.library_of(region)),
-            (field::interned::NAMES, self.source.function(region)),
+            (field::interned::CATEGORIES, self.source.library_of(region).into()),
+            (field::interned::NAMES, self.source.function_alone(region)),
         ];
         for (kind, text) in texts {
             let mut entry = Message::new();
-            entry.int(field::interned::IID, iid(region)).text(field::interned::TEXT, text);
+            entry.int(field::interned::IID, iid(region)).text(field::interned::TEXT, &text);
             interned.message(kind, &entry);
         }
         self.packets.packet.message(field::packet::INTERNED_DATA, &interned);

@@ -187,8 +187,8 @@ impl Profile<'_> {
             location.int(field::ID, id(region)).int(field::LOCATION_MAPPING, library.map_or(0, mapping_id));
             location.int(field::LOCATION_ADDRESS, address).message(field::LOCATION_LINE, &line);
             self.message.message(field::LOCATION, &location);
-            function.int(field::ID, id(region)).int(field::FUNCTION_NAME, self.text(source.function(region)));
-            function.int(field::FUNCTION_SYMBOL, self.text(source.symbol(region)));
+            function.int(field::ID, id(region)).int(field::FUNCTION_NAME, self.text(&source.function_alone(region)));
+            function.int(field::FUNCTION_SYMBOL, self.text(&source.symbol(region)));
             function.int(field::FUNCTION_FILE, self.text(source.library_of(region)));
             self.message.message(field::FUNCTION, &function);
         }

@@ -66,7 +66,7 @@ impl Frames {
         let mut commas = Commas::default();
         for &region in &self.all {
             commas.next(output)?;
-            let (name, library) = (json::text(source.function(region)), json::text(source.library_of(region)));
+            let (name, library) = (json::text(&source.function_alone(region)), json::text(source.library_of(region)));
             write!(output, r#"{{"name":{name},"file":{library}}}"#)?;
         }
         Ok(())

@@ -304,13 +304,13 @@ impl Definitions {
         /// What versions before 1.2 have in place of role and paradigm.
         const TYPE_FUNCTION: u8 = 3;
         const ROLE_FUNCTION: u8 = 1;
-        let name = self.string(source.function(id))?;
-        let canonical = self.string(source.symbol(id))?;
+        let (name, symbol) = (self.string(&source.function_alone(id))?, source.symbol(id));
+        let canonical = self.string(&symbol)?;
         let description = self.string(source.library_of(id))?;
         let mut record = Record::default();
         record.int(place).int(name).int(description).byte(TYPE_FUNCTION);
         record.int(UNDEFINED).int(0).int(0); // source file, first and last line
-        record.int(canonical).byte(ROLE_FUNCTION).byte(paradigm(source.symbol(id))).int(0);
+        record.int(canonical).byte(ROLE_FUNCTION).byte(paradigm(&symbol)).int(0);
         self.put(kind::REGION, &record)
     }
 
