@@ -1,6 +1,7 @@
 //! Event-flow graphs: what a thread calls after what, without times.
 //!
-//! Nodes are call paths. An edge leads from a call path to the one that the same caller entered next,
+//! Nodes are call paths: functions with the places in their callers that they are called from, as far as these are known.
+//! An edge leads from a call path to the one that the same caller entered next,
 //! with the executions of its source after which it was taken: the first, the last, and the stride
 //! between them where it is constant. A loop is an edge back to an earlier call path, so a program
 //! that iterates a million times has the graph of one that iterates twice, with other numbers. The values of a call
@@ -11,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_model::{LocationId, RegionId, Timestamp};
+use rtrace_model::{Call, CallSiteId, ContextId, LocationId, RegionId, Timestamp};
 
 use super::nesting::Visitor;
 use super::spool::Measured;
@@ -24,8 +25,12 @@ pub(super) struct Node {
     /// The path of the caller; `None` at a root.
     pub(super) parent: Option<usize>,
     pub(super) region: RegionId,
+    site: Site,
     pub(super) calls: u64,
 }
+
+/// Where calls come from.
+type Site = (Option<CallSiteId>, Option<ContextId>);
 
 /// An end of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +83,12 @@ pub(super) struct Flows {
 }
 
 impl Flow {
+    /// The edges that leave a place.
+    pub(super) fn leaving(&self, from: Place) -> impl Iterator<Item = (Place, &Edge)> {
+        let edges = self.edges.range((from, Place::Begin(None))..=(from, Place::End(Some(usize::MAX))));
+        edges.map(|(&(_, to), edge)| (to, edge))
+    }
+
     /// The graphs of all threads.
     pub(super) fn collect(source: &Source<'_>) -> Result<Vec<Flows>, ExportError> {
         let mut places: HashMap<Flow, usize> = HashMap::new();
@@ -109,7 +120,7 @@ struct Following {
     flow: Flow,
     /// Of each node.
     values: Vec<Varieties>,
-    places: HashMap<(Option<usize>, RegionId), usize>,
+    places: HashMap<(Option<usize>, RegionId, Site), usize>,
     /// The open calls, each with its latest callee.
     open: Vec<(usize, Option<usize>)>,
     /// The latest call of the thread itself.
@@ -140,10 +151,10 @@ impl Following {
 
 impl Visitor for Following {
     fn enter(&mut self, _: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
-        let region = measured.call.region;
-        let parent = self.open.last().map(|&(node, _)| node);
-        let node = *self.places.entry((parent, region)).or_insert_with(|| {
-            self.flow.nodes.push(Node { parent, region, calls: 0 });
+        let Call { region, call_site, context, .. } = measured.call;
+        let (parent, site) = (self.open.last().map(|&(node, _)| node), (call_site, context));
+        let node = *self.places.entry((parent, region, site)).or_insert_with(|| {
+            self.flow.nodes.push(Node { parent, region, site, calls: 0 });
             self.values.push(Varieties::default());
             self.flow.nodes.len() - 1
         });
