@@ -1,6 +1,7 @@
 //! Callgrind's profile format: own time of every function, calls and inclusive time of every pair
 //! of caller and callee. See <https://valgrind.org/docs/manual/cl-format.html>.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -91,7 +92,16 @@ fn inclusive(path: &Path) -> impl Iterator<Item = u64> {
 fn position(source: &Source<'_>, output: &mut dyn Write, keys: [&str; 3], region: RegionId) -> io::Result<()> {
     let [library_key, file_key, function_key] = keys;
     let (library, function) = (source.library_of(region), source.function(region));
-    writeln!(output, "{library_key}={}\n{file_key}=???\n{function_key}={}", escape(library), escape(function))
+    writeln!(output, "{library_key}={}\n{file_key}=???\n{function_key}={}", name(library), name(function))
+}
+
+/// A name in a line: a number in parentheses at its beginning would be that of a name given before.
+fn name(name: &str) -> Cow<'_, str> {
+    let name = escape(name);
+    match name.strip_prefix('(') {
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => Cow::Owned(format!("\\x28{rest}")),
+        _ => name,
+    }
 }
 
 fn costs(output: &mut dyn Write, sum: &Sum) -> io::Result<()> {
