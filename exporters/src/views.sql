@@ -8,9 +8,9 @@ CREATE OR REPLACE VIEW functions AS
 SELECT r.trace, r.region, r.name AS function, l.library, l.path, r.waits_for, r.exit, r.symbols, r.file_offset, r.size
 FROM _regions AS r LEFT JOIN libraries AS l ON r.trace = l.trace AND r.library = l.library_id;
 
--- The traced processes: `process` is the name of the program.
+-- The traced processes: `process` is the name by which the program was called.
 CREATE OR REPLACE VIEW processes AS
-SELECT p.trace, t.rank, p.pid, parse_filename(p.executable) AS process, p.parent, p.start_ns, p.end_ns, p.executable,
+SELECT p.trace, t.rank, p.pid, coalesce(p.name, parse_filename(p.executable)) AS process, p.parent, p.start_ns, p.end_ns, p.executable,
        p.command_line, p.exit_code
 FROM _processes AS p JOIN traces AS t USING (trace);
 

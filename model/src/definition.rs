@@ -76,7 +76,7 @@ impl Library {
 
     /// The last component of the path.
     pub fn file_name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or(&self.path)
+        last(&self.path)
     }
 }
 
@@ -187,6 +187,24 @@ pub struct Process {
     pub exit_code: Option<i32>,
 }
 
+impl Process {
+    /// How its program was called, without the folder: a link has its own name, and what a program says of itself after its
+    /// name, as `redis-server *:6379` does, is no part of it.
+    pub fn name(&self) -> &str {
+        let word = self.command_line.first().map_or("", String::as_str);
+        if last(word) == last(&self.executable) {
+            return last(word);
+        }
+        let called = word.split_whitespace().next().filter(|called| !called.starts_with("/proc/")).unwrap_or_default();
+        let called = last(called).trim_start_matches('-').trim_end_matches(':');
+        if called.is_empty() { last(&self.executable) } else { called }
+    }
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// The lifetime of one thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
@@ -234,6 +252,30 @@ pub enum Definition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn called(words: &[&str]) -> String {
+        let process = Process {
+            pid: 1,
+            parent: None,
+            start: Timestamp(0),
+            end: None,
+            executable: "/usr/bin/redis-check-rdb".to_owned(),
+            command_line: words.iter().map(|&word| word.to_owned()).collect(),
+            exit_code: None,
+        };
+        process.name().to_owned()
+    }
+
+    #[test]
+    fn programs_have_the_name_by_which_they_were_called() {
+        assert_eq!(called(&["/usr/bin/redis-server *:6379"]), "redis-server");
+        assert_eq!(called(&["nginx: worker process"]), "nginx");
+        assert_eq!(called(&["-bash"]), "bash");
+        assert_eq!(called(&["python3", "x.py"]), "python3");
+        for nothing in [&[][..], &[""], &["/"], &[" "], &["/proc/self/exe --type=zygote"]] {
+            assert_eq!(called(nothing), "redis-check-rdb", "{nothing:?}");
+        }
+    }
 
     #[test]
     fn a_symbol_has_the_version_that_tells_it_apart() {

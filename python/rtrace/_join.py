@@ -78,8 +78,12 @@ def processes(of):
     table = of.table("processes")
     if table is None:
         return None
-    names = [_last(path) for path in table["executable"].to_pylist()]
-    return table.add_column(1, "process", pa.array(names, pa.string()))
+    if "name" in table.column_names:
+        names = table["name"]
+        table = table.drop_columns(["name"])
+    else:
+        names = pa.array([_last(path) for path in table["executable"].to_pylist()], pa.string())
+    return table.add_column(1, "process", names)
 
 
 def threads(of):

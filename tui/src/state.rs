@@ -244,8 +244,7 @@ impl State {
             Definition::Metric(metric) if metric.name == "rtrace/overhead" => self.overhead_metric = Some(metric.id),
             Definition::Metric(metric) => self.counters.define(metric),
             Definition::Process(process) => {
-                self.processes
-                    .insert(process.pid, Arc::from(process.executable.rsplit('/').next().unwrap_or_default()));
+                self.processes.insert(process.pid, Arc::from(process.name()));
             }
             Definition::ValueColumn(column) => self.values.define(column),
             Definition::CallSite(_) | Definition::Context(_) => {}

@@ -86,12 +86,11 @@ impl Threads {
 }
 
 fn program_of(pid: u32, process: Option<&Process>) -> Program {
-    let executable = process.map_or("not defined", |process| process.executable.as_str());
     Program {
         number: pid,
         pid,
         parent: process.and_then(|process| process.parent),
-        name: executable.rsplit('/').next().unwrap_or(executable).to_owned(),
+        name: process.map_or("not defined", Process::name).to_owned(),
         command_line: process.map_or_else(Vec::new, |process| process.command_line.clone()),
         rank: None,
     }

@@ -144,6 +144,7 @@ impl Row for Process {
             ("start_ns", column::int64(processes().map(|process| process.start.0)), false),
             ("end_ns", column::optional_int64(processes().map(|process| process.end.map(|end| end.0))), true),
             ("executable", column::text(processes().map(|process| process.executable.as_str())), false),
+            ("name", column::text(processes().map(Process::name)), false),
             ("command_line", column::texts(processes().map(|process| process.command_line.as_slice())), false),
             ("exit_code", Arc::new(exit_codes), true),
         ])

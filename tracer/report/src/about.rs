@@ -134,57 +134,15 @@ fn first(trace: &TraceSet) -> Option<&Process> {
 /// The programs of all threads with calls, each once.
 fn programs(trace: &TraceSet) -> Vec<String> {
     let processes = trace.locations().iter().filter_map(|location| trace.process_of(location));
-    let mut programs: Vec<String> = processes.map(|process| name(process).to_owned()).collect();
+    let mut programs: Vec<String> = processes.map(|process| process.name().to_owned()).collect();
     programs.sort_unstable();
     programs.dedup();
     programs
 }
 
-/// How a program was called, without its folder: a link has its own name, and what a program says of itself after its
-/// name, as `redis-server *:6379` does, is no part of it.
-pub(super) fn name(process: &Process) -> &str {
-    let word = process.command_line.first().map_or("", String::as_str);
-    if file(word) == file(&process.executable) {
-        return file(word);
-    }
-    let called = word.split_whitespace().next().unwrap_or_default();
-    let called = file(called).trim_start_matches('-').trim_end_matches(':');
-    if called.is_empty() { file(&process.executable) } else { called }
-}
-
-fn file(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
 #[cfg(test)]
 mod tests {
-    use rtrace_model::Timestamp;
-
     use super::*;
-
-    fn called(words: &[&str]) -> String {
-        let process = Process {
-            pid: 1,
-            parent: None,
-            start: Timestamp(0),
-            end: None,
-            executable: "/usr/bin/redis-check-rdb".to_owned(),
-            command_line: words.iter().map(|&word| word.to_owned()).collect(),
-            exit_code: None,
-        };
-        name(&process).to_owned()
-    }
-
-    #[test]
-    fn programs_have_the_name_by_which_they_were_called() {
-        assert_eq!(called(&["/usr/bin/redis-server *:6379"]), "redis-server");
-        assert_eq!(called(&["nginx: worker process"]), "nginx");
-        assert_eq!(called(&["-bash"]), "bash");
-        assert_eq!(called(&["python3", "x.py"]), "python3");
-        for nothing in [&[][..], &[""], &["/"], &[" "]] {
-            assert_eq!(called(nothing), "redis-check-rdb", "{nothing:?}");
-        }
-    }
 
     #[test]
     fn a_long_command_is_cut_to_the_width() {

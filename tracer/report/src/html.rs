@@ -27,7 +27,7 @@ use std::path::Path;
 
 use foldhash::HashMap;
 use rtrace_exporters::{Destination, TraceSet};
-use rtrace_model::{Call, CallCost, EventKind, LocationId, RegionId, Timestamp, escape};
+use rtrace_model::{Call, CallCost, EventKind, LocationId, Process, RegionId, Timestamp, escape};
 use serde_json::{Value as Json, json};
 
 use self::before::Before;
@@ -282,15 +282,13 @@ impl<'a> Gathered<'a> {
                 continue;
             };
             let header = self.trace.header_of(location.id).filter(|_| self.trace.traces().len() > 1);
-            let program =
-                self.trace.process_of(location).map(|process| process.executable.as_str()).unwrap_or_default();
             told.insert(
                 id.to_string(),
                 json!({
                     "name": location.name,
                     "tid": location.tid,
                     "pid": location.pid,
-                    "program": program.rsplit('/').next(),
+                    "program": self.trace.process_of(location).map(Process::name).unwrap_or_default(),
                     "host": header.map(|header| header.host.as_str()),
                     "rank": header.and_then(|header| header.rank.as_ref()).map(|rank| rank.rank),
                 }),

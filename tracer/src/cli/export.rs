@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use rtrace::privilege;
 use rtrace_exporters::{Destination, ExportError, Exported, Selection, TraceSet};
-use rtrace_model::{Location, Region, Timestamp};
+use rtrace_model::{Location, Process, Region, Timestamp};
 use rtrace_plan::Pattern;
 
 use super::Outcome;
@@ -72,9 +72,10 @@ fn selection(options: &Export, trace: &TraceSet) -> anyhow::Result<Selection> {
     if !options.threads.is_empty() || !options.processes.is_empty() {
         let chosen = |location: &&Location| {
             let thread = [location.tid.to_string(), location.name.clone()];
-            let program = trace.process_of(location).map(|process| process.executable.as_str()).unwrap_or_default();
-            let file = program.rsplit('/').next().unwrap_or(program);
-            let process = [location.pid.to_string(), program.to_owned(), file.to_owned()];
+            let program = trace.process_of(location);
+            let path = program.map(|process| process.executable.as_str()).unwrap_or_default();
+            let names = [path, path.rsplit('/').next().unwrap_or(path), program.map(Process::name).unwrap_or(path)];
+            let process: Vec<String> = [location.pid.to_string()].into_iter().chain(names.map(str::to_owned)).collect();
             (options.threads.is_empty() || is_one_of(&options.threads, &thread))
                 && (options.processes.is_empty() || is_one_of(&options.processes, &process))
         };
