@@ -109,6 +109,11 @@ impl Time {
         }
     }
 
+    /// What tracing took of each of so many calls, in nanoseconds.
+    pub(super) fn tracing_of_each(self, calls: u64) -> f64 {
+        self.tracing as f64 / calls.max(1) as f64
+    }
+
     /// Whether tracing took so much of it that it says little of the program.
     pub(super) fn is_marked(self) -> bool {
         u128::from(self.tracing) * 100 > u128::from(self.recorded) * u128::from(MARKED)

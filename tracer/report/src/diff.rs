@@ -74,6 +74,7 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
         .regression
         .map(|limit| compared.iter().filter(|row| row.has_grown(limit)).map(|row| row.row.name()).collect());
     let left_out = known - compared.len() + compared.len().saturating_sub(options.limit.unwrap_or(usize::MAX));
+    let unclear = compared.iter().filter(|row| row.verdict.is_unclear()).count();
     let otherwise = compared.iter().filter(|row| row.verdict == Verdict::TimedDifferently).count();
     compared.truncate(options.limit.unwrap_or(usize::MAX));
     let mut notes = Vec::new();
@@ -82,6 +83,10 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
     notes.extend((otherwise > 0).then(|| {
         let rows = counted(otherwise as u64, "row");
         Note::plain(format!("not compared by time, because A and B probe the functions in different ways: {rows}"))
+    }));
+    notes.extend((unclear > 0).then(|| {
+        let rows = counted(unclear as u64, "row");
+        Note::plain(format!("unclear: durations moved no more than those of two recordings of one program may: {rows}"))
     }));
     let marked = compared.iter().filter(|row| row.row.is_marked.contains(&true)).count();
     notes.extend(
@@ -234,6 +239,8 @@ struct Row {
     is_timed_alike: bool,
     /// Whether tracing took much of the exclusive time, in both traces.
     is_marked: [bool; 2],
+    /// What tracing took of each call, in the one where that is more, in nanoseconds.
+    tracing: f64,
 }
 
 fn pair(before: BTreeMap<RowKey, Sums>, mut after: BTreeMap<RowKey, Sums>) -> Vec<Row> {
@@ -261,7 +268,9 @@ fn pair(before: BTreeMap<RowKey, Sums>, mut after: BTreeMap<RowKey, Sums>) -> Ve
 impl Row {
     fn new(key: RowKey, before: Sums, after: Sums, is_timed_alike: bool) -> Row {
         let is_marked = [before.exclusive, after.exclusive].map(Time::is_marked);
-        Row { key, before: before.stats, after: after.stats, is_timed_alike, is_marked }
+        let tracing = [&before, &after].map(|of| of.exclusive.tracing_of_each(of.stats.calls()));
+        let tracing = tracing[0].max(tracing[1]);
+        Row { key, before: before.stats, after: after.stats, is_timed_alike, is_marked, tracing }
     }
 
     /// What it is, as people read it.
@@ -291,7 +300,7 @@ struct Compared {
 
 impl Compared {
     fn new(row: Row, tests: usize, seconds: Option<[f64; 2]>) -> Compared {
-        let shift = Shift::of(row.before.latency(), row.after.latency()).filter(|_| row.is_timed_alike);
+        let shift = Shift::of(row.before.latency(), row.after.latency(), row.tracing).filter(|_| row.is_timed_alike);
         let [before, after] = seconds.unwrap_or([1.0; 2]);
         let times = row.before.exclusive().zip(row.after.exclusive()).filter(|_| row.is_timed_alike);
         let times = times.map(|(a, b)| [a as f64 / before, b as f64 / after]);

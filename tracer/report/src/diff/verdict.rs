@@ -1,7 +1,7 @@
 //! Where a change of time comes from, in words that agree with it.
 
 use super::Shift;
-use super::shift::Direction;
+use super::shift::{Direction, UNCLEAR};
 use crate::people::paint::Tone;
 use crate::table::Value;
 
@@ -100,17 +100,27 @@ impl Verdict {
         let of_durations = match durations {
             Some(Direction::Slower) => Some(Sign::More),
             Some(Direction::Faster) => Some(Sign::Fewer),
-            Some(Direction::Same | Direction::Changed) | None => None,
+            Some(Direction::Same | Direction::Changed | Direction::Unclear) | None => None,
         };
         let time = sizes.change().and_then(sign);
-        let is_explained =
-            time.is_none() || time == of_durations || time == calls || durations == Some(Direction::Changed);
+        let is_explained = time.is_none()
+            || time == of_durations
+            || time == calls
+            || match durations {
+                Some(Direction::Changed) => true,
+                Some(Direction::Unclear) => sizes.change().is_some_and(|change| change.abs() < UNCLEAR),
+                _ => false,
+            };
         let rest = match shift {
             _ if is_explained => None,
             Some(shift) if !shift.can_tell(tests) => Some(Rest::TooFewCalls),
             _ => Some(Rest::Outliers),
         };
         Verdict::Compared { durations, calls, rest }
+    }
+
+    pub(super) fn is_unclear(self) -> bool {
+        matches!(self, Verdict::Compared { durations: Some(Direction::Unclear), .. })
     }
 
     pub(super) fn is_slower(self) -> bool {
@@ -144,7 +154,11 @@ impl Verdict {
             Verdict::Compared { durations: Some(Direction::Slower), .. } => Tone::Bad,
             Verdict::Compared { durations: Some(Direction::Faster), .. } => Tone::Good,
             Verdict::Compared { calls: Some(Sign::More), .. } => Tone::Warning,
-            Verdict::Compared { durations: Some(Direction::Same) | None, calls: None, rest: None } => Tone::Dim,
+            Verdict::Compared {
+                durations: Some(Direction::Same | Direction::Unclear) | None,
+                calls: None,
+                rest: None,
+            } => Tone::Dim,
             Verdict::TimedDifferently => Tone::Dim,
             Verdict::New | Verdict::Gone | Verdict::Compared { .. } => Tone::Plain,
         }
@@ -174,7 +188,7 @@ mod tests {
         let time = |(calls, duration, last): (u64, u64, u64)| ((calls - 1) * duration + last) as f64;
         let of = seconds.unwrap_or([1.0; 2]);
         let sizes = Sizes { numbers: [a.0, b.0], seconds, times: Some([time(a) / of[0], time(b) / of[1]]) };
-        Verdict::of(Shift::of(&latency(a), &latency(b)).as_ref(), 1, &sizes).words()
+        Verdict::of(Shift::of(&latency(a), &latency(b), 0.0).as_ref(), 1, &sizes).words()
     }
 
     #[test]
@@ -185,7 +199,9 @@ mod tests {
         assert_eq!(words(a, (2_000, 100, 100), None), "more calls");
         assert_eq!(words(a, (100, 200, 200), None), "slower, fewer calls");
         assert_eq!(words(a, (1_000, 100, 1_000_000), None), "outliers");
-        assert_eq!(words((1_000, 100, 1_000_000), (1_000, 110, 110), None), "slower, outliers");
+        assert_eq!(words((1_000, 100, 1_000_000), (1_000, 130, 130), None), "slower, outliers");
+        assert_eq!(words(a, (1_000, 115, 115), None), "unclear");
+        assert_eq!(words((1_000, 100, 1_000_000), (1_000, 110, 110), None), "unclear, outliers");
         assert_eq!(words((3, 100, 100), (3, 200, 200), None), "too few calls");
     }
 
