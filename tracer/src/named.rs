@@ -18,6 +18,19 @@ use crate::{descendants, host};
 /// Bytes of a name that the kernel keeps (`TASK_COMM_LEN` without the final zero).
 const COMM_BYTES: usize = 15;
 
+/// So many ids are listed one by one.
+const LISTED: usize = 8;
+
+/// Ids of processes as people list them.
+pub fn list(pids: &[u32]) -> String {
+    let listed = if pids.len() > LISTED { LISTED - 1 } else { pids.len() };
+    let ids = pids[..listed].iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    match pids.len() - listed {
+        0 => ids,
+        more => format!("{ids} and {more} more"),
+    }
+}
+
 /// A running process with its names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
@@ -143,6 +156,13 @@ mod tests {
     fn process(comm: &str, program: &str, word: &str) -> Process {
         let program = Some(program.to_owned()).filter(|program| !program.is_empty());
         Process { pid: 1, comm: comm.to_owned(), program, command_line: vec![word.to_owned()] }
+    }
+
+    #[test]
+    fn of_many_ids_some_are_listed() {
+        assert_eq!(list(&[3]), "3");
+        assert_eq!(list(&[3, 4, 5, 6, 7, 8, 9, 10]), "3, 4, 5, 6, 7, 8, 9, 10");
+        assert_eq!(list(&Vec::from_iter(1..=200)), "1, 2, 3, 4, 5, 6, 7 and 193 more");
     }
 
     #[test]

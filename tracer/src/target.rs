@@ -20,7 +20,7 @@ use rtrace_symbolizer::{Exports, Image, debug_places, ifunc, parts, select, sona
 
 use crate::host;
 use crate::perf::mappings::Mapping;
-use crate::{altered, translated};
+use crate::{altered, named, translated};
 
 /// The option by which node moves its code to huge pages.
 const LARGE_PAGES: &str = "--use-largepages";
@@ -142,8 +142,7 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         }
         if found.is_empty() {
             let names: Vec<&str> = modules.iter().map(|(_, module)| module.file_name()).collect();
-            let list: Vec<String> = pids.iter().map(u32::to_string).collect();
-            let place = format!("process {}", list.join(", "));
+            let place = format!("process {}", named::list(pids));
             let near = select::near_names(pattern, &names);
             return Err(Error::NoSuchLibrary { pattern: pattern.clone(), place, near });
         }

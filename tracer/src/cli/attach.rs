@@ -9,7 +9,8 @@ use rtrace::privilege::{self, shell_quote};
 use rtrace::proc_files::comm;
 use rtrace::session::{self, Found, Program};
 use rtrace::target::Target;
-use rtrace::{descendants, target};
+use rtrace::{descendants, named, target};
+use rtrace_model::counted;
 use rtrace_plan::LibrarySource;
 
 use super::args::Attach;
@@ -151,7 +152,8 @@ fn libraries(
         let chosen = Choice::of(pick::libraries(guard, &survey, &target, stop)?);
         if let Choice::Made(libraries) = &chosen {
             let libraries: Vec<String> = libraries.iter().map(|name| format!(" --lib {}", shell_quote(name))).collect();
-            tell!("the same again: rtrace attach -p {}{}", libs::list(pids).replace(' ', ""), libraries.concat());
+            let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            tell!("the same again: rtrace attach -p {pids}{}", libraries.concat());
         }
         return Ok(chosen);
     }
@@ -208,7 +210,7 @@ fn record_processes(
     let recorded = record(ready, show, |_| {
         armed();
         if !stderr().is_terminal() {
-            tell!("recording {regions} functions of {}", show.target);
+            tell!("recording {} of {}", counted(regions as u64, "function"), show.target);
         }
         Ok(())
     })?;
@@ -217,6 +219,5 @@ fn record_processes(
 }
 
 fn describe(name: &str, pids: &[u32]) -> String {
-    let list: Vec<String> = pids.iter().map(u32::to_string).collect();
-    format!("{name} ({})", list.join(", "))
+    format!("{name} ({})", named::list(pids))
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
 use rtrace::guard::Guard;
+use rtrace::named;
 use rtrace::privilege::{self, shell_quote};
 use rtrace::sampling::{self, Sampled};
 use rtrace::session::{self, Options, Program};
@@ -177,18 +178,13 @@ pub fn libs(options: &Libs) -> anyhow::Result<Outcome> {
     let sampled =
         guard.map(|(guard, duration)| survey.sample(&guard, duration, &AtomicBool::new(false))).transpose()?;
     let choices = survey.choices(sampled.as_ref());
-    ensure!(!choices.is_empty(), "failed to find libraries with functions in process {}", list(&pids));
+    ensure!(!choices.is_empty(), "failed to find libraries with functions in process {}", named::list(&pids));
     let text = match options.format.is_json() {
         true => format!("{:#}\n", as_json(&pids, sampled.as_ref(), &choices)),
         false => table(&choices, terminal_columns()),
     };
     print(text.as_bytes())?;
     Ok(Outcome::Complete)
-}
-
-/// Ids as people list them.
-pub fn list(pids: &[u32]) -> String {
-    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn as_json(pids: &[u32], sampled: Option<&Sampled>, choices: &[Choice]) -> Value {

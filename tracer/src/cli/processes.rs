@@ -6,9 +6,6 @@ use rtrace::privilege;
 use super::args::Processes;
 use super::message::tell;
 
-/// So many ids of one name are listed.
-const LISTED: usize = 12;
-
 /// The ids of all processes chosen, each once: those given by id first.
 ///
 /// Of the processes that a name finds, those that we may not look at are left out, unless that are all.
@@ -50,8 +47,7 @@ fn of_name(name: &str) -> anyhow::Result<Vec<Process>> {
 
 fn say_several(name: &str, found: &[Process]) {
     if let [_, _, ..] = found {
-        let mut list: Vec<String> = found.iter().take(LISTED).map(|process| process.pid.to_string()).collect();
-        list.extend((found.len() > LISTED).then(|| "…".to_owned()));
-        tell!("{} processes are named {name}: {}", found.len(), list.join(", "));
+        let pids: Vec<u32> = found.iter().map(|process| process.pid).collect();
+        tell!("{} processes are named {name}: {}", found.len(), named::list(&pids));
     }
 }

@@ -1,7 +1,6 @@
 //! The line of progress of a recording without a live view, and what it waits for.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
@@ -16,6 +15,9 @@ use super::message::tell;
 
 /// How long the others may take to end when the first have, before that is worth a line, in nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// The exit code of a process that was killed by SIGKILL.
+const KILLED: i32 = 128 + 9;
 
 /// Of those that are waited for, so many are named.
 const NAMED: usize = 4;
@@ -70,8 +72,13 @@ impl Lingering {
 }
 
 fn named(process: &Process) -> String {
-    let name = Path::new(&process.executable).file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    format!("{} {name}", process.pid).trim_end().to_owned()
+    format!("{} {}", process.pid, process.name()).trim_end().to_owned()
+}
+
+/// How many processes the kernel has killed since the machine started because memory ran out.
+fn killed_for_memory() -> Option<u64> {
+    let statistics = std::fs::read_to_string("/proc/vmstat").ok()?;
+    statistics.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
 }
 
 /// A sink that counts, on standard error; silent where that is no terminal.
@@ -83,6 +90,9 @@ pub struct Progress {
     paths: HashMap<(LocationId, PathId), u64>,
     lost: u64,
     lingering: Option<Lingering>,
+    /// The first process that was killed, and how many had been for lack of memory when the recording began.
+    killed: Option<Process>,
+    killed_before: Option<u64>,
     /// Whether that was said of a program.
     is_withheld: bool,
     /// Has what is to be said of windows.
@@ -98,7 +108,8 @@ impl Progress {
         );
         bar.set_message("attaching");
         bar.enable_steady_tick(Duration::from_millis(250));
-        Progress { bar, recorded: 0, paths: HashMap::new(), lost: 0, lingering, is_withheld: false, windows }
+        let (paths, killed, killed_before) = (HashMap::new(), None, killed_for_memory());
+        Progress { bar, recorded: 0, paths, lost: 0, lingering, killed, killed_before, is_withheld: false, windows }
     }
 
     fn show(&self) {
@@ -109,8 +120,12 @@ impl Progress {
 
 impl Sink for Progress {
     fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
-        if let (Some(lingering), Definition::Process(process)) = (&mut self.lingering, definition) {
+        let Definition::Process(process) = definition else { return Ok(()) };
+        if let Some(lingering) = &mut self.lingering {
             lingering.learn(process);
+        }
+        if process.exit_code == Some(KILLED) {
+            self.killed.get_or_insert_with(|| process.clone());
         }
         Ok(())
     }
@@ -155,6 +170,9 @@ impl Sink for Progress {
 
     fn finish(&mut self, _: &Summary) -> Result<(), SinkError> {
         self.bar.finish_and_clear();
+        if let Some(killed) = self.killed.take().filter(|_| killed_for_memory() > self.killed_before) {
+            tell!("process {} was killed (SIGKILL), as memory ran out", rtrace_model::escape(&named(&killed)));
+        }
         Ok(())
     }
 }

@@ -60,9 +60,9 @@ impl Silence {
 
     fn lines(&self) -> Vec<String> {
         let called_none = |functions: &str| format!("nothing was recorded: {} called none of {functions}", self.target);
-        if !self.pids.is_empty() {
-            let pids: Vec<String> = self.pids.iter().map(u32::to_string).collect();
-            let look = format!("`rtrace libs -p {} --sample` shows what it calls", pids.join(","));
+        if let Some(pid) = self.pids.first() {
+            let who = if self.pids.len() == 1 { "it" } else { "this one of them" };
+            let look = format!("`rtrace libs -p {pid} --sample` shows what {who} calls");
             return vec![called_none(&counted(self.functions as u64, "function")), look];
         }
         let (never, others): (Vec<&String>, Vec<&String>) =
