@@ -36,4 +36,15 @@ impl CallCost {
         let is_alike = |cost: &&CallCost| (cost.single_stepped, cost.written) == entry && cost.exit == exit;
         costs.iter().filter(is_alike).min_by_key(|cost| cost.whole).copied()
     }
+
+    /// Nanoseconds by which a hit costs more that the kernel single-steps than one that it emulates, among `costs`.
+    pub fn of_step(costs: &[CallCost]) -> Option<u64> {
+        let of = |single_stepped| {
+            let is_meant = |cost: &&CallCost| {
+                (cost.single_stepped, cost.written, cost.exit) == (single_stepped, false, ExitPolicy::EntryOnly)
+            };
+            costs.iter().find(is_meant).map(|cost| cost.whole)
+        };
+        Some(of(true)?.saturating_sub(of(false)?))
+    }
 }

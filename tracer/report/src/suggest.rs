@@ -11,7 +11,9 @@ use std::io::{self, Read as _, Write};
 use std::path::Path;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, CallCost, FoldedPath, LocationId, Region, RegionId, counted, escape, format_ns, grouped};
+use rtrace_model::{
+    Call, CallCost, ExitPolicy, FoldedPath, LocationId, Region, RegionId, counted, escape, format_ns, grouped,
+};
 
 use super::about::duration;
 use super::info::size_of;
@@ -92,7 +94,10 @@ pub fn suggest(directory: &Path) -> Result<Suggestion, Error> {
     if !trace.locations().iter().all(|location| is_calibrated(location.id)) {
         return Err(Error::CostsUnknown);
     }
-    let (walk, _) = walk(&trace, Need::Paths, Costs { trace: &trace, costs: HashMap::new(), sums: HashMap::new() })?;
+    let sites = trace.summary().map(|summary| summary.return_sites).unwrap_or_default();
+    let stepped = sites.single_stepped as f64 / sites.hits.max(1) as f64;
+    let costs = Costs { trace: &trace, stepped, costs: HashMap::new(), sums: HashMap::new() };
+    let (walk, _) = walk(&trace, Need::Paths, costs)?;
     let sums = walk.visitor.sums;
     let total = |of: fn(&Sums) -> u64| sums.values().map(of).fold(0, u64::saturating_add);
     let (calls, cost) = (total(|sums| sums.calls), total(|sums| sums.cost));
@@ -164,6 +169,8 @@ fn quoted(name: &str) -> String {
 
 struct Costs<'a> {
     trace: &'a TraceSet,
+    /// The part of the hits of return sites that the kernel single-stepped: of which functions, is not known.
+    stepped: f64,
     costs: HashMap<(RegionId, LocationId), Cost>,
     sums: HashMap<RegionId, Sums>,
 }
@@ -179,13 +186,16 @@ struct Cost {
 
 impl Costs<'_> {
     fn of(&mut self, region: RegionId, location: LocationId) -> Cost {
-        let trace = self.trace;
+        let (trace, stepped) = (self.trace, self.stepped);
         *self.costs.entry((region, location)).or_insert_with(|| {
             let costs = trace.header_of(location).map_or(&[][..], |header| header.calibration.as_slice());
             let of = |is_timed| trace.region(region).and_then(|region| CallCost::of(costs, region, is_timed));
             let (timed, other) = (of(true), of(false));
             let short = timed.map_or(0, |cost| cost.whole.saturating_add(cost.inner));
-            Cost { timed: timed.map_or(0, |cost| cost.whole), other: other.map_or(0, |cost| cost.whole), short }
+            let is_at_site = timed.is_some_and(|cost| cost.exit == ExitPolicy::ReturnSite);
+            let step = CallCost::of_step(costs).filter(|_| is_at_site).unwrap_or(0) as f64 * stepped;
+            let timed = timed.map_or(0, |cost| cost.whole.saturating_add(step as u64));
+            Cost { timed, other: other.map_or(0, |cost| cost.whole), short }
         })
     }
 
@@ -301,7 +311,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_model::{
-        ClockAnchor, ExitPolicy, HISTOGRAM_BUCKETS, Header, PathProfile, Sink, Summary, SymbolName, Timestamp,
+        ClockAnchor, Definition, ExitPolicy, HISTOGRAM_BUCKETS, Header, PathProfile, ReturnSites, Sink, Summary,
+        SymbolName, Timestamp,
     };
 
     use super::*;
@@ -419,6 +430,27 @@ mod tests {
             "no function is worth leaving out, of those that were called: 2,000 calls took about 600.000 us to trace"
         );
         assert_eq!(names(&suggestion(&script, 599_999_999, costs()).unwrap()), ["a"]);
+    }
+
+    #[test]
+    fn single_steps_of_return_sites_cost_what_they_cost() {
+        let cost =
+            |single_stepped, exit, whole| CallCost { single_stepped, written: false, exit, inner: 0, whole, spread: 0 };
+        let costs = [
+            cost(false, ExitPolicy::EntryOnly, 100),
+            cost(false, ExitPolicy::ReturnSite, 200),
+            cost(true, ExitPolicy::EntryOnly, 1_100),
+        ];
+        let definitions = testing::definitions();
+        let region = Region { exit: ExitPolicy::ReturnSite, ..definitions.region(RegionId(0)).unwrap().clone() };
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.begin(&Header { calibration: costs.into(), ..Header::default() }).unwrap();
+        writer.define(&Definition::Region(region)).unwrap();
+        writer.calls(&script(&format!("thread 1\n{}", calls("a", 2_000, 150))).into()).unwrap();
+        let return_sites = ReturnSites { hits: 2_000, single_stepped: 1_000, ..ReturnSites::default() };
+        writer.finish(&Summary { return_sites, ..Summary::default() }).unwrap();
+        assert_eq!(suggest(folder.path()).unwrap().cost, 2_000 * 700);
     }
 
     #[test]
