@@ -136,6 +136,7 @@ impl Verdict {
             };
             return word.to_owned();
         };
+        let nothing = if durations.is_none() { "not timed" } else { "same" };
         let durations = durations.filter(|&of| of != Direction::Same).map(Direction::name);
         let calls = calls.map(|sign| match sign {
             Sign::More => "more calls",
@@ -146,7 +147,7 @@ impl Verdict {
             Rest::TooFewCalls => "too few calls",
         });
         let words: Vec<&str> = [durations, calls, rest].into_iter().flatten().collect();
-        if words.is_empty() { "same".to_owned() } else { words.join(", ") }
+        if words.is_empty() { nothing.to_owned() } else { words.join(", ") }
     }
 
     fn tone(self) -> Tone {
@@ -203,6 +204,13 @@ mod tests {
         assert_eq!(words(a, (1_000, 115, 115), None), "unclear");
         assert_eq!(words((1_000, 100, 1_000_000), (1_000, 110, 110), None), "unclear, outliers");
         assert_eq!(words((3, 100, 100), (3, 200, 200), None), "too few calls");
+    }
+
+    #[test]
+    fn what_was_not_timed_is_not_the_same() {
+        let verdict =
+            |calls| Verdict::of(None, 1, &Sizes { numbers: [1_000, calls], seconds: None, times: None }).words();
+        assert_eq!([1_000, 2_000].map(verdict), ["not timed", "more calls"]);
     }
 
     #[test]
