@@ -18,7 +18,7 @@ use std::io::Write;
 use std::path::Path;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{RegionId, counted, format_ns};
+use rtrace_model::{Region, RegionId, counted, format_ns};
 
 use self::shift::Shift;
 use self::verdict::{Sizes, Verdict};
@@ -181,9 +181,11 @@ impl Side {
                 let label = labels.iter().find(|(column, _)| column.key == key);
                 label.map_or_else(Default::default, |(_, value)| value.sortable())
             };
-            let sums = rows.entry([label("library").0, label("function").0, label("callers").0]).or_default();
-            sums.stats.merge(&stats);
             let region = u32::try_from(label("region").1).ok().and_then(|id| trace.region(RegionId(id)));
+            let build = region.and_then(|region| build_of(&trace, region)).unwrap_or_default();
+            let function = label("function").0 + &build;
+            let sums = rows.entry([label("library").0, function, label("callers").0]).or_default();
+            sums.stats.merge(&stats);
             sums.probes.extend(region.map(|region| Probed {
                 exit: region.exit.name(),
                 single_stepped: region.single_stepped,
@@ -195,6 +197,14 @@ impl Side {
         notes.extend(untimed.note(&trace, options.part.is_some())?);
         Ok(Side { about: About::new(&trace).of_part(options.part), rows, total, notes })
     }
+}
+
+/// The build of a function that is told from others of its name by its place in the file: in another build, that is the
+/// place of another one.
+fn build_of(trace: &TraceSet, region: &Region) -> Option<String> {
+    let place = region.name.rsplit_once("@0x").map(|(_, place)| u64::from_str_radix(place, 16));
+    let build_id = trace.library(region.library)?.build_id.as_deref()?;
+    (place == Some(Ok(region.file_offset))).then(|| format!(" [build {}]", build_id.get(..8).unwrap_or(build_id)))
 }
 
 /// The rows of B that are those of A in another version of their library, taken out of B, by the keys of A: one row of

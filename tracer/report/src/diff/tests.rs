@@ -192,3 +192,24 @@ fn times_are_not_compared_where_returns_were_detected_differently() {
     let note = "not compared by time, because A and B probe the functions in different ways: 1 row";
     assert!(value["notes"].as_array().unwrap().iter().any(|of| of == note), "{value}");
 }
+
+#[test]
+fn a_place_in_another_build_is_another_function() {
+    let of = |build: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let trace = crate::testing::definitions();
+        let library = trace.libraries()[0].clone();
+        let region = trace.region(RegionId(0)).unwrap().clone();
+        let name = format!("a@{:#x}", region.file_offset);
+        let build_id = Some(build.to_owned());
+        writer.define(&Definition::Library(rtrace_model::Library { build_id, ..library })).unwrap();
+        writer.define(&Definition::Region(rtrace_model::Region { name, ..region })).unwrap();
+        writer.calls(&calls(100, "b").into()).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        folder
+    };
+    let (before, again, after) = (of("0123456789"), of("0123456789"), of("ffff456789"));
+    let verdict = |after| first(&before, after, DiffOptions::default()).0["rows"][0]["verdict"].clone();
+    assert_eq!([verdict(&again), verdict(&after)], ["same", "gone"]);
+}
