@@ -59,6 +59,11 @@ impl Recording {
         &self.trace.header().mechanism
     }
 
+    /// Whether threads waited for their return sites, as they do where the kernel places these soon and on another CPU.
+    pub fn can_wait(&self) -> bool {
+        self.mechanism() != "uprobe" && self.trace.header().cpus > 1
+    }
+
     /// What happened beside the calls.
     pub fn events(&self) -> &[EventKind] {
         &self.events

@@ -174,6 +174,27 @@ fn each_call_of_a_function_that_only_returns_comes_from_another_place() {
     check(&text, &[&["-O1"], &["-O2", "-no-pie"]]);
 }
 
+/// The thread waits for its return site. On a machine that is busy, some answers are late.
+#[test]
+fn the_first_call_from_a_place_that_nobody_knew_is_timed() {
+    const CALLS: usize = 100;
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let calls = "(*f)(300); __asm__ volatile(\"\" ::: \"memory\"); ".repeat(CALLS);
+    let text = format!(
+        "static int (*volatile f)(int) = nap; int main(int argc, char **argv) {{ begin(argc); {calls} return 0; }}"
+    );
+    let program = Program::of(&text, &["-O1"]);
+    let options = ["--lib".to_owned(), program.0.path().join("libnap.so").display().to_string()];
+    for record in [Program::run, Program::attach] {
+        let (recording, _) = record(&program, &options);
+        let waited = recording.summary().return_sites.waited;
+        let can_wait = recording.can_wait();
+        let timed = recording.calls().filter(|call| call.duration.is_some()).count();
+        assert_eq!((recording.calls().count(), waited > 0), (CALLS, can_wait));
+        assert!(!can_wait || timed > CALLS * 3 / 4, "{timed} of {CALLS}, waited {waited} ns");
+    }
+}
+
 #[test]
 fn main_is_timed_though_it_is_called_once_and_through_a_pointer() {
     let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };

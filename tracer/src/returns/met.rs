@@ -1,0 +1,152 @@
+//! What becomes of return addresses that the kernel side has met.
+
+use foldhash::{HashMap, HashMapExt as _};
+use rtrace_bpf::wire::{QuestionCode, QuestionRecord};
+use rtrace_bpf::{Arrival, Error, FilePlace};
+use rtrace_code::arrival;
+
+use super::links::Placement;
+use super::placed::Placed;
+use super::{FileId, Key, ReturnSites};
+use crate::presence::Process;
+use crate::privilege;
+
+/// What becomes of a return address that was met.
+enum Decision {
+    /// Nothing.
+    Nothing,
+    /// This is to be known of it.
+    Answer(Arrival),
+    /// These sites of a file are placed first.
+    Place(FileId, Vec<Placement>),
+}
+
+impl ReturnSites<'_> {
+    /// Places the sites for return addresses that the kernel side has met.
+    pub(super) fn place(&mut self, asked: &[QuestionRecord]) -> Result<(), Error> {
+        let mut answers: HashMap<u32, Vec<(u64, Arrival)>> = HashMap::new();
+        let mut placements: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
+        self.spaces.may_have_changed();
+        for question in asked {
+            match self.decide(question)? {
+                Decision::Nothing => {}
+                Decision::Answer(answer) => {
+                    answers.entry(question.space).or_default().push((question.address, answer));
+                }
+                Decision::Place(file, sites) => placements.entry((question.pid, file)).or_default().extend(sites),
+            }
+        }
+        for (pid, files) in self.spaces.take_met() {
+            self.jumps.place(pid, &files)?;
+        }
+        for ((pid, file), sites) in placements {
+            let Some(path) = self.callers.path(file) else { continue };
+            let space = sites.iter().find_map(|site| self.placed[site.id as usize].met.first());
+            let known = space.and_then(|(space, _)| self.spaces.process(pid, *space));
+            let process = known.or_else(|| Process::of(pid));
+            self.avoid_rewritten(process.as_ref(), file, &path, &sites);
+            let refused = match self.link(pid, file, &path, &sites) {
+                // The process has ended, or no longer maps the file.
+                Err(error) if error.is_gone() => sites.iter().map(|site| site.id).collect(),
+                placed => placed?,
+            };
+            let mut offsets = Vec::with_capacity(sites.len());
+            for site in sites {
+                let is_refused = refused.contains(&site.id);
+                let answer = if is_refused { Arrival::Impossible } else { self.in_place(site.id) };
+                let Placed { offset, ref met, is_interim, .. } = self.placed[site.id as usize];
+                // Of the address of an interim site, what is known stays true.
+                for &(space, address) in met.iter().filter(|_| !is_interim) {
+                    answers.entry(space).or_default().push((address, answer));
+                }
+                if is_refused {
+                    self.forget(site.id);
+                } else if !is_interim {
+                    offsets.push(offset);
+                }
+            }
+            self.share(pid, file, &offsets);
+        }
+        answers.into_iter().try_for_each(|(space, arrivals)| self.programs.set_arrivals(space, &arrivals))
+    }
+
+    /// What is to become of a return address.
+    fn decide(&mut self, question: &QuestionRecord) -> Result<Decision, Error> {
+        let QuestionRecord { address, pid, space, .. } = *question;
+        let met = FilePlace::of(&question.place);
+        let (file, offset) = match (self.spaces.find(question), met) {
+            (Some(place), _) => {
+                self.callers.add(place.file, &place.path, None);
+                (place.file, place.offset)
+            }
+            // It is not mapped any more, and may come again.
+            (None, Some(met)) => {
+                self.programs.forget_arrival(met, &[(space, address)])?;
+                return Ok(Decision::Nothing);
+            }
+            (None, None) => return Ok(out_of_reach(pid)),
+        };
+        self.siblings.meet(file, offset);
+        if self.callers.path(file).is_none() {
+            return Ok(out_of_reach(pid));
+        }
+        if question.kind == QuestionCode::RT_QUESTION_INTERIM {
+            return Ok(self.interim_site((pid, file, offset), (space, address)));
+        }
+        let known = self.known.get(&(pid, file, offset)).copied();
+        if let Some(id) = known.filter(|&id| !self.placed[id as usize].is_interim) {
+            // The process has executed another program since, or maps the file elsewhere.
+            let met = &mut self.placed[id as usize].met;
+            if !met.is_empty() && !met.contains(&(space, address)) {
+                met.push((space, address));
+            }
+            return Ok(Decision::Answer(self.in_place(id)));
+        }
+        if !self.may_come_back((pid, file, offset), (space, address))? {
+            return Ok(Decision::Answer(Arrival::Dropped { after: 0 }));
+        }
+        let arrival = match question.kind {
+            QuestionCode::RT_QUESTION_ARRIVAL => self.callers.arrival(file, offset, self.read_at(file, offset)),
+            _ => match self.callers.at_return_address(file, offset) {
+                Some(site) => {
+                    self.only_returns.insert((file, offset));
+                    arrival::Arrival::Site(site)
+                }
+                None => arrival::Arrival::Impossible,
+            },
+        };
+        Ok(match arrival {
+            arrival::Arrival::Site(site) => {
+                Decision::Place(file, self.sites(file, offset, pid, site, vec![(space, address)]))
+            }
+            arrival::Arrival::Skip { words } => Decision::Answer(Arrival::Skip(words)),
+            arrival::Arrival::Never => Decision::Answer(self.never_met(file, offset)),
+            arrival::Arrival::Impossible => Decision::Answer(Arrival::Impossible),
+        })
+    }
+
+    /// The interim site at a return address from where a caller only returns, but to an address that has no site yet.
+    /// It sees the return of a call that is running already, if all calls from there enter the same function.
+    fn interim_site(&mut self, key: Key, met: (u32, u64)) -> Decision {
+        let (pid, file, offset) = key;
+        let is_wanted = self.direct.contains_key(&(file, offset)) && !self.known.contains_key(&key);
+        match self.callers.at_return_address(file, offset) {
+            Some(site) if is_wanted && self.before.is_none() => {
+                let site = self.add_site(file, offset, pid, site, vec![met], true);
+                Decision::Place(file, vec![site])
+            }
+            _ => Decision::Nothing,
+        }
+    }
+
+    /// What the kernel side is to know of a return address to which nothing returns: no return goes undetected.
+    pub(super) fn never_met(&self, file: FileId, offset: u64) -> Arrival {
+        Arrival::Placed { catches: self.callers.catches(file, offset), since: None, distance: None }
+    }
+}
+
+/// What becomes of an address where no file is in reach. If the process has ended, its calls were not timed because no site
+/// was placed yet.
+fn out_of_reach(pid: u32) -> Decision {
+    if privilege::has_ended(pid) { Decision::Nothing } else { Decision::Answer(Arrival::Impossible) }
+}
