@@ -1,6 +1,8 @@
 //! The functions that an ELF file offers, one per address with all its names.
 
+use std::borrow::Borrow;
 use std::fmt;
+use std::hash::Hash;
 
 use foldhash::{HashMap, HashSet};
 use rtrace_model::text_of;
@@ -200,7 +202,7 @@ impl Function {
     }
 
     /// Whether one of its names is among these.
-    pub fn has_name_in(&self, names: &HashSet<&str>) -> bool {
+    pub fn has_name_in<N: Borrow<str> + Eq + Hash>(&self, names: &HashSet<N>) -> bool {
         self.symbols.iter().any(|symbol| names.contains(symbol.name.as_str()))
     }
 }

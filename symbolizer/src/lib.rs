@@ -54,7 +54,7 @@ pub use go::GoCode;
 pub use image::{Image, open_regular};
 pub use load_order::load_order;
 pub use outline::{is_executable, soname};
-pub use slots::{OwnSlot, Slot};
+pub use slots::{OwnSlot, Slot, Uses};
 pub use sources::{Sources, normal_path};
 pub use stamp::Stamp;
 pub use text_file::read_text;

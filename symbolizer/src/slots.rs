@@ -3,13 +3,14 @@
 //! Read as the dynamic linker reads them: by the dynamic section, from the bytes that are loaded. A
 //! file that lies about its tables has no slots.
 
+use foldhash::HashSet;
 use object::LittleEndian;
 use object::elf::{self, DynamicTag, Rela64, Sym64};
 use object::read::elf::{Rela as _, Sym as _};
 
-use crate::Image;
 use crate::image::{ENDIAN, string_at};
 use crate::symtab::SymbolTable;
+use crate::{Exports, Image};
 
 /// A slot that the dynamic linker fills with the address of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +39,33 @@ pub struct OwnSlot {
     pub is_chosen: bool,
 }
 
+/// What files do with functions of another one, by their names.
+#[derive(Clone, Debug, Default)]
+pub struct Uses {
+    /// They call these through the linkage table: what these stand for are functions.
+    pub called: HashSet<String>,
+    /// They take the addresses of these, to call them or to read what is there.
+    pub taken: HashSet<String>,
+}
+
+impl Uses {
+    /// What these files do with the functions of one that has these.
+    pub fn of<'i>(files: impl IntoIterator<Item = &'i Image>, exports: &Exports) -> Uses {
+        let functions = exports.functions.iter().chain(&exports.untyped);
+        let names: HashSet<&str> =
+            functions.flat_map(|function| &function.symbols).map(|symbol| symbol.name.as_str()).collect();
+        let mut uses = Uses::default();
+        for file in files {
+            uses.called.extend(file.called_names().filter(|name| names.contains(name)).map(str::to_owned));
+            uses.taken.extend(file.taken_names().filter(|name| names.contains(name)).map(str::to_owned));
+        }
+        uses
+    }
+}
+
 impl Image {
     /// The slots for functions; those whose function is chosen by a resolver (IFUNC) have no own one.
     pub fn slots(&self) -> Vec<Slot<'_>> {
-        let strings = self.dynamic_value(elf::DT_STRTAB).and_then(|address| self.loaded(address)).unwrap_or_default();
-        let symbols = self.dynamic_value(elf::DT_SYMTAB);
         let versions = SymbolTable::dynamic(self).ok().flatten();
         let slot = |relocation: &Rela64<LittleEndian>| {
             let kind = relocation.r_type(ENDIAN, false);
@@ -51,8 +74,7 @@ impl Image {
                 return None;
             }
             let index = relocation.symbol(ENDIAN, false)?;
-            let address = symbols?.checked_add(index.0 as u64 * size_of::<Sym64<LittleEndian>>() as u64)?;
-            let symbol: &Sym64<LittleEndian> = self.records(address, 1).first()?;
+            let (symbol, name) = self.symbol_of(relocation)?;
             let is_function = match symbol.st_type() {
                 elf::STT_FUNC => true,
                 elf::STT_NOTYPE => is_called,
@@ -62,7 +84,7 @@ impl Image {
             let version = || versions.as_ref()?.version(versions.as_ref()?.entry(index)?);
             Some(Slot {
                 address: relocation.r_offset(ENDIAN),
-                name: str::from_utf8(string_at(strings, symbol.st_name(ENDIAN).into())?).ok()?,
+                name,
                 version: version().map(|version| version.name),
                 own: is_own.then(|| symbol.st_value(ENDIAN)),
                 is_called,
@@ -76,6 +98,23 @@ impl Image {
         self.slots().into_iter().filter(|slot| slot.is_called).map(|slot| slot.name)
     }
 
+    /// The names of which it takes the addresses, to call them or to read what is there.
+    pub fn taken_names(&self) -> impl Iterator<Item = &str> {
+        let takes = |kind| matches!(kind, elf::R_X86_64_GLOB_DAT | elf::R_X86_64_64 | elf::R_X86_64_COPY);
+        let taking = self.all_relocations().filter(move |relocation| takes(relocation.r_type(ENDIAN, false)));
+        taking.filter_map(|relocation| Some(self.symbol_of(relocation)?.1))
+    }
+
+    /// The symbol that a relocation is about, with its name.
+    fn symbol_of(&self, relocation: &Rela64<LittleEndian>) -> Option<(&Sym64<LittleEndian>, &str)> {
+        let symbols = self.dynamic_value(elf::DT_SYMTAB)?;
+        let index = relocation.symbol(ENDIAN, false)?;
+        let address = symbols.checked_add(index.0 as u64 * size_of::<Sym64<LittleEndian>>() as u64)?;
+        let symbol: &Sym64<LittleEndian> = self.records(address, 1).first()?;
+        let strings = self.loaded(self.dynamic_value(elf::DT_STRTAB)?)?;
+        Some((symbol, str::from_utf8(string_at(strings, symbol.st_name(ENDIAN).into())?).ok()?))
+    }
+
     /// The slots that lead into the file itself, function or not; packed ones (`DT_RELR`) are left out.
     pub fn own_slots(&self) -> impl Iterator<Item = OwnSlot> {
         self.all_relocations().filter_map(|relocation| {
@@ -86,6 +125,12 @@ impl Image {
                 is_chosen: kind == elf::R_X86_64_IRELATIVE,
             })
         })
+    }
+
+    /// Whether the dynamic linker fills words of which [`relocated_words`](Image::relocated_words) tells nothing, or none
+    /// that the file has for addresses of itself.
+    pub fn has_other_words(&self) -> bool {
+        self.is_fixed() || self.dynamic_value(elf::DT_RELR).is_some() || self.dynamic_value(elf::DT_REL).is_some()
     }
 
     /// The words that the dynamic linker fills: the address, what it puts there where that is an address of this file,

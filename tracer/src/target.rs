@@ -16,7 +16,7 @@ use rtrace_plan::LibrarySource;
 use rtrace_symbolizer::address_space::AddressSpace;
 use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
-use rtrace_symbolizer::{Exports, Image, debug_places, ifunc, parts, select, soname};
+use rtrace_symbolizer::{Exports, Image, Uses, debug_places, ifunc, parts, select, soname};
 
 use crate::host;
 use crate::perf::mappings::Mapping;
@@ -512,17 +512,15 @@ impl ImageCache {
             _ => Arc::new(Image::open(attach_path)?.with_debug_symbols(path)),
         };
         let mut exports = image.exports()?;
-        if !exports.untyped.is_empty() {
-            let others = self.images.iter().filter(|(id, _)| **id != file);
-            let others = others.filter_map(|(_, (_, image))| image.as_deref());
-            let called = others.flat_map(Image::called_names).collect();
-            exports.accept(|function| function.has_name_in(&called));
-        }
+        let others = self.images.iter().filter(|(id, _)| **id != file);
+        let uses = Uses::of(others.filter_map(|(_, (_, image))| image.as_deref()), &exports);
+        exports.accept(|function| function.has_name_in(&uses.called));
         let (device, inode) = identity(attach_path)?;
         let library =
             Library { id, path: text_of_os(path).into_owned(), apart: None, build_id: image.build_id(), device, inode };
         let ifuncs = implementations(mapped, &image, &exports);
-        Ok(LibrarySource::new(library, attach_path.to_owned(), image, exports, ifuncs))
+        let source = LibrarySource::new(library, attach_path.to_owned(), image, exports, ifuncs);
+        Ok(LibrarySource { uses, ..source })
     }
 }
 

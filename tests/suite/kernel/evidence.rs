@@ -111,6 +111,28 @@ fn tables_that_are_said_to_be_functions_keep_their_values() {
 }
 
 #[test]
+fn tables_whose_addresses_others_have_keep_their_values() {
+    // Each reads as a function. Code has the address of the first, a slot that of the second, data that of the third, the
+    // program that of the fourth.
+    const LIBRARY: &str = r#"asm(".globl own, slot, word, theirs, user\n"
+        ".type own, @function; .type slot, @function; .type word, @function; .type theirs, @function; .type user, @function\n"
+        "own: .Lo: .byte 0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, 0x90, 0x90; .size own, 8\n"
+        "slot: .byte 0x53, 0x48, 0x89, 0xe3, 0x5b, 0xc3, 0x90, 0x90; .size slot, 8\n"
+        "word: .Lw: .byte 0x50, 0x48, 0x89, 0xe0, 0x58, 0xc3, 0x90, 0x90; .size word, 8\n"
+        "theirs: .byte 0x51, 0x48, 0x89, 0xe1, 0x59, 0xc3, 0x90, 0x90; .size theirs, 8\n"
+        "user: cmp $1, %edi; je 1f; jg 2f; lea .Lo(%rip), %rax; ret\n"
+        "1: mov slot@GOTPCREL(%rip), %rax; ret\n 2: mov .Lp(%rip), %rax; ret; .size user, . - user\n"
+        ".data; .balign 8; .Lp: .quad .Lw; .text");"#;
+    const PROGRAM: &str = r#"#include <stdio.h>
+        const long *user(int); extern const long theirs __attribute__((weak));
+        int main(void) { for (int i = 0; i < 9; i++) printf("%lx %lx\n", *user(i % 3), theirs); }"#;
+    let Some(_turn) = Turn::take() else { return };
+    let folder = library(LIBRARY, &[], PROGRAM);
+    let (_, recording) = trace(&folder, &["--lib", "libevidence.so"]);
+    assert_eq!(counts(&recording), told(&[("user", 9)]));
+}
+
+#[test]
 fn constants_that_read_as_a_call_keep_their_values() {
     const PROGRAM: &str = r#"#include <stdio.h>
         __attribute__((noinline)) int loc(volatile int *p) { for (int i = 0; i < 10; i++) *p = i; return *p; }

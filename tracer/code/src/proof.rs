@@ -1,46 +1,69 @@
 //! What proves that a symbol stands for code, whatever it calls itself.
 //!
 //! Symbols lie: one of a table of constants may be said to be a function, and a probe there would change the constants.
-//! Compilers describe each function in an unwind entry, and who calls an address takes it for code. Where neither is
-//! known, as of functions in assembly that are called through pointers, the bytes must read as a function.
+//! Compilers describe each function in an unwind entry, and who calls an address or jumps there takes it for code. Who has
+//! the address may read it, too: only where nobody has it but by the name of the symbol, it is enough that the bytes read
+//! as a function.
 
 use std::ops::Range;
 
 use foldhash::HashSet;
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use rtrace_symbolizer::Uses;
 
 use crate::flow::Flow;
 use crate::text::{FunctionCode, Text};
 
-/// Instructions behind the one that computes an address, at the most, that are looked at for what is done with it.
-const USES: usize = 16;
 /// Of a function, control comes to a share of at least one in so many bytes.
 const SHARE: u64 = 2;
+/// Bytes that an instruction accesses, at the most.
+const LARGEST: u64 = 4096;
+/// What compilers put at the entry of functions that may be called through pointers.
+const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-/// What calls of a library are known.
+/// What is known of the functions of a library by what its own code and others do with them.
 pub struct Proof<'a> {
     text: &'a Text<'a>,
     called: HashSet<u64>,
-    names: HashSet<&'a str>,
+    called_names: HashSet<&'a str>,
+    taken_names: HashSet<&'a str>,
+    /// What code reads as data, and which addresses it computes, and where; sorted.
+    read: Vec<(u64, u64)>,
+    taken: Vec<(u64, u64)>,
+    /// Where pointers in the library's data lead, sorted; `None` where not all of them are known.
+    words: Option<Vec<u64>>,
 }
 
 impl<'a> Proof<'a> {
-    /// What its code and its linkage table call.
-    pub fn of(text: &'a Text<'a>) -> Proof<'a> {
-        let called: HashSet<u64> = text.references().called.iter().copied().collect();
-        let slots = text.image().slots();
+    /// What its code and its linkage table do with them; `uses`: what others do.
+    pub fn of(text: &'a Text<'a>, uses: &'a Uses) -> Proof<'a> {
+        let (references, image) = (text.references(), text.image());
+        let called: HashSet<u64> = references.called.iter().chain(&references.jumped).copied().collect();
+        let slots = image.slots();
         let is_called = |slot: &&rtrace_symbolizer::Slot| slot.is_called || called.contains(&slot.address);
-        let names = slots.iter().filter(is_called).map(|slot| slot.name).collect();
-        Proof { text, called, names }
+        let called_names = slots.iter().filter(is_called).map(|slot| slot.name);
+        let called_names = called_names.chain(uses.called.iter().map(String::as_str)).collect();
+        let taken_names = image.taken_names().chain(uses.taken.iter().map(String::as_str)).collect();
+        let executable = image.executable_ranges();
+        let is_code = |address: &u64| executable.iter().any(|range| range.contains(address));
+        let mut words: Vec<u64> = image.relocated_words().filter_map(|(_, value, _)| value).filter(is_code).collect();
+        let are_known = !image.has_other_words() || text.sweep_words(|word| words.extend(Some(word).filter(is_code)));
+        words.sort_unstable();
+        let words = (references.is_complete && are_known).then_some(words);
+        let mut read: Vec<(u64, u64)> = references.read.iter().map(|part| (part.start, part.end)).collect();
+        read.sort_unstable();
+        let mut taken = references.taken.clone();
+        taken.sort_unstable();
+        Proof { text, called, called_names, taken_names, read, taken, words }
     }
 
-    /// Whether the library itself calls what is at this address, or what bears one of these names.
+    /// Whether code calls what is at this address, or what bears one of these names, or jumps there from elsewhere.
     pub fn is_called<'n>(&self, address: u64, mut names: impl Iterator<Item = &'n str>) -> bool {
-        self.called.contains(&address) || names.any(|name| self.names.contains(name))
+        self.called.contains(&address) || names.any(|name| self.called_names.contains(name))
     }
 
-    /// Whether these bytes read as a function, and nothing reads them as data.
-    pub fn reads_as_function(&self, function: FunctionCode) -> bool {
+    /// Whether these bytes, which bear these names, read as a function, and nobody can read them as data: no code does,
+    /// and none takes their address, unless they begin as functions do that are called through pointers.
+    pub fn reads_as_function<'n>(&self, function: FunctionCode, names: impl Iterator<Item = &'n str>) -> bool {
         let text = self.text;
         let next = text.entries_from(function.entry.saturating_add(1)).first().copied();
         let end =
@@ -50,20 +73,35 @@ impl<'a> Proof<'a> {
         let range = function.entry..end.min(segment.end);
         let Some(bytes) = text.code(&range).filter(|bytes| text.spend(bytes.len())) else { return false };
         // Nobody knows how much belongs to a function whose symbol has no size.
-        let share = if function.size > 0 { bytes.len() as u64 / SHARE } else { 0 };
+        let (share, own) = match function.size {
+            0 => (0, range.start..range.start + 1),
+            _ => (bytes.len() as u64 / SHARE, range.clone()),
+        };
         let Some(flow) = as_function(bytes, range.start).filter(|flow| flow.jumps_indirectly || flow.covered >= share)
         else {
             return false;
         };
-        let references = text.references();
-        let is_read = |part: &Range<u64>| part.start < range.end && part.end > range.start && flow.has_byte_of(part);
-        let is_table = |&(address, at): &(u64, u64)| {
-            range.contains(&address) && flow.has_byte_of(&(address..address + 1)) && is_read_through(text, at)
-        };
+        let is_read = |&(from, to): &(u64, u64)| to > range.start && flow.has_byte_of(&(from..to));
         flow.leaves.iter().all(|target| executable.iter().any(|range| range.contains(target)))
-            && !references.read.iter().any(is_read)
-            && !references.taken.iter().any(is_table)
+            && !between(&self.read, range.start.saturating_sub(LARGEST)..range.end).iter().any(is_read)
+            && (bytes.starts_with(&ENDBR) || !self.is_taken(&own, names))
     }
+
+    /// Whether somebody else may have the address of these bytes, which bear these names.
+    fn is_taken<'n>(&self, range: &Range<u64>, mut names: impl Iterator<Item = &'n str>) -> bool {
+        let Some(words) = &self.words else { return true };
+        let is_taken = |&(address, at): &(u64, u64)| address == range.start || !range.contains(&at);
+        let first = words.partition_point(|&word| word < range.start);
+        words.get(first).is_some_and(|&word| word < range.end)
+            || names.any(|name| self.taken_names.contains(name))
+            || between(&self.taken, range.clone()).iter().any(is_taken)
+    }
+}
+
+/// Those of these, which are sorted, whose first part is in a range.
+fn between(sorted: &[(u64, u64)], range: Range<u64>) -> &[(u64, u64)] {
+    let place = |address: u64| sorted.partition_point(|&(first, _)| first < address);
+    &sorted[place(range.start)..place(range.end).max(place(range.start))]
 }
 
 /// What control comes to in these bytes from their start on, if it comes to an end of its own.
@@ -73,39 +111,6 @@ fn as_function(bytes: &[u8], start: u64) -> Option<Flow<'_>> {
     (!flow.is_broken && !flow.runs_off).then_some(flow)
 }
 
-/// Whether the code behind the instruction at this address, which computes an address, reads memory by what it computed.
-fn is_read_through(text: &Text, at: u64) -> bool {
-    let Some(first) = text.instruction(at) else { return false };
-    if first.op0_kind() != OpKind::Register {
-        return false;
-    }
-    let held = first.op0_register().full_register();
-    let mut address = first.next_ip();
-    for _ in 0..USES {
-        let Some(instruction) = text.instruction(address) else { return false };
-        if reads_by(&instruction, held) {
-            return true;
-        }
-        let is_overwritten = instruction.op0_kind() == OpKind::Register
-            && instruction.op0_register().full_register() == held
-            && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Add | Mnemonic::Sub);
-        if is_overwritten || instruction.flow_control() != iced_x86::FlowControl::Next {
-            return false;
-        }
-        address = instruction.next_ip();
-    }
-    false
-}
-
-/// Whether an instruction accesses memory by a register.
-fn reads_by(instruction: &Instruction, held: Register) -> bool {
-    let has_memory = (0..instruction.op_count()).any(|operand| instruction.op_kind(operand) == OpKind::Memory);
-    let is_held = |register: Register| register.full_register() == held;
-    has_memory
-        && instruction.mnemonic() != Mnemonic::Lea
-        && (is_held(instruction.memory_base()) || is_held(instruction.memory_index()))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -113,16 +118,19 @@ mod tests {
     use super::*;
     use crate::testing::compile;
 
-    /// Whether each of these symbols of this assembly reads as a function; none of them has an unwind entry.
+    /// Whether each of these symbols of this assembly is known to be code; none of them has an unwind entry.
     fn reads(assembly: &str, names: &[&str]) -> Option<Vec<bool>> {
         let quoted = assembly.lines().map(|line| format!("\"{}\\n\"", line.trim())).collect::<String>();
         let image = compile("c", &format!("__asm__({quoted});"), &["-shared", "-nostdlib"])?;
         let functions = image.exports().unwrap().functions;
         let text = Text::new(&image, functions.iter().map(|function| function.address).collect());
-        let proof = Proof::of(&text);
-        let reads = |name: &&str| {
-            let function = functions.iter().find(|function| function.name == **name).unwrap();
-            proof.reads_as_function(FunctionCode { entry: function.address, size: function.size })
+        let uses = Uses { taken: HashSet::from_iter(["elsewhere".to_owned()]), ..Uses::default() };
+        let proof = Proof::of(&text, &uses);
+        let reads = |&name: &&str| {
+            let function = functions.iter().find(|function| function.name == name).unwrap();
+            let code = FunctionCode { entry: function.address, size: function.size };
+            let names = || [name].into_iter();
+            proof.is_called(function.address, names()) || proof.reads_as_function(code, names())
         };
         Some(names.iter().map(reads).collect())
     }
@@ -160,12 +168,42 @@ mod tests {
             symbol("loaded", "mov $0x11223344,%eax\nret"),
             symbol("indexed", "mov $0x11223344,%eax\nret"),
             symbol("reader", "mov .Lloaded+1(%rip),%eax\nlea .Lindexed(%rip),%rdx\nadd (%rdx,%rdi,4),%eax\nret"),
-            // This one's address is taken, as those of functions are.
-            symbol("called_back", "mov $0x11223344,%eax\nret"),
-            symbol("registers", "lea .Lcalled_back(%rip),%rdi\nmov %rdi,8(%rsi)\nret"),
         ];
-        let names = ["numbers", "zeros", "mostly", "loaded", "indexed", "reader", "called_back", "registers"];
+        let names = ["numbers", "zeros", "mostly", "loaded", "indexed", "reader"];
         let Some(reads) = reads(&assembly.concat(), &names) else { return };
-        assert_eq!(reads, [false, false, false, false, false, true, true, true], "{names:?}");
+        assert_eq!(reads, [false, false, false, false, false, true], "{names:?}");
+    }
+
+    #[test]
+    fn whose_address_others_have_must_be_called() {
+        let body = "push %rbp\nmov %rsp,%rbp\npop %rbp\nret";
+        let mut assembly: Vec<String> =
+            ["by_code", "within", "by_slot", "by_data", "elsewhere", "by_nobody", "called", "jumped_to"]
+                .map(|name| symbol(name, body))
+                .into();
+        assembly.extend([
+            symbol("marked", &format!("endbr64\n{body}")),
+            symbol("takes", "lea .Lby_code(%rip),%rax\nlea .Lwithin+4(%rip),%rax\nlea .Lmarked(%rip),%rax\nret"),
+            symbol("takes_slot", "mov by_slot@GOTPCREL(%rip),%rax\npush %rax\nret"),
+            symbol("calls", "call .Lcalled\nlea .Lcalled(%rip),%rdx\nret"),
+            symbol("jumps", "lea .Ljumped_to(%rip),%rdx\njmp.d32 .Ljumped_to"),
+            // An own loop proves nothing.
+            symbol("turns", "push %rax\npop %rax\njne.d32 .Lturns\nlea .Lturns(%rip),%rax\nret"),
+            ".data\n.quad .Lby_data\n".to_owned(),
+        ]);
+        let names = [
+            "by_code",
+            "within",
+            "by_slot",
+            "by_data",
+            "elsewhere",
+            "turns",
+            "by_nobody",
+            "called",
+            "jumped_to",
+            "marked",
+        ];
+        let Some(reads) = reads(&assembly.concat(), &names) else { return };
+        assert_eq!(reads, [[false; 6].as_slice(), &[true; 4]].concat(), "{names:?}");
     }
 }

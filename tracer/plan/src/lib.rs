@@ -28,7 +28,7 @@ use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_model::{ExitPolicy, Jump, Library, Region, RegionId};
 use rtrace_symbolizer::parts::Parts;
-use rtrace_symbolizer::{Exports, Function, Image, Sources, Stamp, Symbol, demangle, ifunc};
+use rtrace_symbolizer::{Exports, Function, Image, Sources, Stamp, Symbol, Uses, demangle, ifunc};
 
 pub use self::capture::{Capture, Captures};
 pub use self::filter::{Filter, FilterError, LARGEST_FILTER};
@@ -231,6 +231,8 @@ pub struct LibrarySource {
     pub image: Arc<Image>,
     /// Its functions.
     pub exports: Exports,
+    /// What the files around it do with its functions.
+    pub uses: Uses,
     /// Implementations of its IFUNCs, where a process has chosen some.
     pub ifuncs: Vec<ifunc::Resolved>,
     /// Where its code is not the file's any more in a process that is to be traced.
@@ -251,8 +253,8 @@ impl LibrarySource {
         exports: Exports,
         ifuncs: Vec<ifunc::Resolved>,
     ) -> LibrarySource {
-        let (altered, captures, sources) = (Vec::new(), Captures::default(), None);
-        LibrarySource { library, attach_path, image, exports, ifuncs, altered, captures, sources }
+        let (uses, altered, captures, sources) = (Uses::default(), Vec::new(), Captures::default(), None);
+        LibrarySource { library, attach_path, image, exports, uses, ifuncs, altered, captures, sources }
     }
 
     /// What a function is selected by, if its code is at this address.

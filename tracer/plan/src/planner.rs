@@ -204,7 +204,7 @@ impl<'a> Planner<'a> {
         for resolved in &source.ifuncs {
             implementations.entry(resolved.function).or_default().push(resolved);
         }
-        let proof = LazyCell::new(|| Proof::of(&self.text));
+        let proof = LazyCell::new(|| Proof::of(&self.text, &source.uses));
         let typed = source.exports.functions.iter().enumerate().map(|(index, function)| (Some(index), function));
         for (index, function) in source.exports.untyped.iter().map(|function| (None, function)).chain(typed) {
             let is_wanted = |address| self.options.selects(&source.subject(function, address));
@@ -258,7 +258,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Whether something proves that code is at the address of a function's symbol, or, where that says so (`is_typed`),
-    /// whether it reads as a function.
+    /// whether it reads as a function and as nothing else.
     fn is_code<'p>(
         &self,
         function: &Function,
@@ -268,9 +268,10 @@ impl<'a> Planner<'a> {
         let is_framed =
             || self.text.frame_at(function.address).is_some_and(|(_, frame)| frame.start == function.address);
         let code = FunctionCode { entry: function.address, size: function.size };
+        let names = || function.symbols.iter().map(|symbol| symbol.name.as_str());
         is_typed && (is_framed() || self.is_of_go(function.address))
-            || proof.is_called(function.address, function.symbols.iter().map(|symbol| symbol.name.as_str()))
-            || is_typed && proof.reads_as_function(code)
+            || proof.is_called(function.address, names())
+            || is_typed && proof.reads_as_function(code, names())
     }
 
     /// Where enters are seen.

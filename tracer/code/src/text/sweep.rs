@@ -7,11 +7,14 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
-use super::Text;
+use super::{Text, branch_target};
 use crate::parallel;
 
 /// Parts of a library that are decoded apart.
 const PIECES: usize = 64;
+
+/// Length of a jump that can reach everywhere: no constants look like one to where a function begins.
+const FAR_JUMP: usize = 5;
 
 /// What the code of a library refers to.
 #[derive(Default)]
@@ -20,6 +23,8 @@ pub struct References {
     pub addresses: Vec<u64>,
     /// The addresses that they call, or from which they load what they call, as often as they do.
     pub called: Vec<u64>,
+    /// Where functions begin to which they jump from others, by jumps that reach everywhere.
+    pub jumped: Vec<u64>,
     /// The addresses of the jumps whose operands do not tell where they go, sorted.
     pub computed_jumps: Vec<u64>,
     /// What they read or write of the code itself as data.
@@ -75,6 +80,7 @@ impl Text<'_> {
             for part in parallel::map(&self.pieces(&starts), |piece| self.sweep(piece, &starts)) {
                 references.addresses.extend(part.addresses);
                 references.called.extend(part.called);
+                references.jumped.extend(part.jumped);
                 references.computed_jumps.extend(part.computed_jumps);
                 references.read.extend(part.read);
                 references.taken.extend(part.taken);
@@ -82,6 +88,12 @@ impl Text<'_> {
             }
             references
         })
+    }
+
+    /// Whether a function begins at this address, and the instruction at the other one is not in it.
+    fn is_other_entry(&self, address: u64, instruction: u64) -> bool {
+        let next = || self.entries_from(address.saturating_add(1)).first();
+        self.is_entry(address) && (instruction < address || next().is_some_and(|&next| next <= instruction))
     }
 
     /// All code in pieces of about the same size that end where something begins.
@@ -122,6 +134,10 @@ impl Text<'_> {
                 let calls = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
                 let found = if calls { &mut references.called } else { &mut references.addresses };
                 found.push(address);
+                let is_far = instruction.len() >= FAR_JUMP && branch_target(&instruction).is_some();
+                if is_far && self.is_other_entry(address, instruction.ip()) {
+                    references.jumped.push(address);
+                }
                 if instruction.flow_control() == FlowControl::Next && is_code(address) {
                     references.see_data(&instruction, address);
                 }
