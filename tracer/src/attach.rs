@@ -191,7 +191,8 @@ impl Attachment {
             let together = self.placed.iter().map(|placed| (placed.file.file(), placed.sites()));
             let site = |detachable: &Detachable| Spot::at(detachable.planned.entry.file_offset);
             let alone = self.detachable.iter().map(|detachable| (detachable.file.file(), vec![site(detachable)]));
-            let mut presences = together.chain(alone).filter_map(|(file, spots)| process.presence(file, spots));
+            let mut presences =
+                together.chain(alone).filter_map(|(file, spots)| process.presence(file, spots, &(0..u64::MAX)));
             presences.try_for_each(Presence::check)?;
         }
         Ok(())

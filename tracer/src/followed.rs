@@ -9,6 +9,7 @@
 //! a library.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -70,6 +71,8 @@ struct State {
     undecided: Vec<(Timestamp, BlindChild)>,
     /// Probes that were taken out of the memory of processes.
     taken_out: Vec<Presence>,
+    /// Entry sites that processes have overwritten.
+    overwritten: Vec<Overwritten>,
     /// Those that get no probes any more: blind since that was told, until they end or the recording does.
     staying_blind: Vec<BlindChild>,
     /// Probes of children that have ended, and the number of their sites.
@@ -348,22 +351,51 @@ impl<'a> Followed<'a> {
         pids.iter().copied().filter(|pid| !state.lost.contains(pid)).collect()
     }
 
+    /// Looks at what a process has changed of its code at these addresses: what [`overwritten`](Followed::overwritten)
+    /// tells of it is to be [taken](Followed::take_overwritten).
+    pub fn look(&self, pid: u32, addresses: &Range<u64>) -> Look {
+        let mut look = rewriting::look(self.programs, pid, addresses);
+        let tells = look.tells();
+        self.learn(pid, &mut look);
+        // The next look may be urgent.
+        if look.has_ours && !tells && self.state().pids.contains(&pid) {
+            let found = self.absent(pid, addresses);
+            self.state().overwritten.extend(found);
+        }
+        // What was read of a process that was ending is not known to be all.
+        look.is_gone |= privilege::has_ended(pid);
+        look
+    }
+
     /// The entry sites of libraries that a process has overwritten, or to which what it has written in front of them
     /// leads no call. What only seems so, as the process changes while it is looked at, is none.
     ///
     /// Probes on instructions that the process has changed are taken out first, and none of them is placed in a process
     /// any more: a child has the code of its parent.
     pub fn overwritten(&self, pid: u32) -> Vec<Overwritten> {
-        self.learn(pid, rewriting::look(self.programs, pid, &(0..u64::MAX)));
+        let all = 0..u64::MAX;
+        self.learn(pid, &mut rewriting::look(self.programs, pid, &all));
+        self.absent(pid, &all)
+    }
+
+    /// Probes of a process were taken out of its memory, or must be.
+    fn learn(&self, pid: u32, look: &mut Look) {
+        self.state().taken_out.append(&mut look.taken_out);
+        if look.is_stuck {
+            self.leave(pid, host::now());
+        }
+    }
+
+    fn absent(&self, pid: u32, addresses: &Range<u64>) -> Vec<Overwritten> {
         // Children wait for their probes while the state is held.
         let state = self.state();
         let is_there =
             |(index, placed): &(usize, &Placed)| placed.is_of_library() && !state.missing.contains(&(pid, *index));
         let placed: Vec<Placed> = state.placed.iter().enumerate().filter(is_there).map(|(_, of)| of.clone()).collect();
         drop(state);
-        let mut found = overwritten(pid, &placed);
+        let mut found = overwritten(pid, &placed, addresses);
         if !found.is_empty() {
-            let again = overwritten(pid, &placed);
+            let again = overwritten(pid, &placed, addresses);
             for Overwritten { library, offsets, .. } in &mut found {
                 let also = |offset: &u64| {
                     let same = again.iter().filter(|other| other.library.id == library.id);
@@ -376,12 +408,9 @@ impl<'a> Followed<'a> {
         found
     }
 
-    /// Probes of a process were taken out of its memory, or must be.
-    pub fn learn(&self, pid: u32, look: Look) {
-        self.state().taken_out.extend(look.taken_out);
-        if look.is_stuck {
-            self.leave(pid, host::now());
-        }
+    /// The entry sites that processes have overwritten, as far as that was found since the last call.
+    pub fn take_overwritten(&self) -> Vec<Overwritten> {
+        std::mem::take(&mut self.state().overwritten)
     }
 
     /// The probes that were taken out of the memory of processes, by file.
@@ -436,10 +465,10 @@ fn is_mapped(modules: &[Module], library: &Library) -> bool {
     modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
 }
 
-fn overwritten(pid: u32, placed: &[Placed]) -> Vec<Overwritten> {
+fn overwritten(pid: u32, placed: &[Placed], addresses: &Range<u64>) -> Vec<Overwritten> {
     let Some(process) = Process::of(pid) else { return Vec::new() };
     let of_file = |placed: &Placed| {
-        let Presence { absent, .. } = process.presence(placed.file.file(), placed.spots())?;
+        let Presence { absent, .. } = process.presence(placed.file.file(), placed.spots(), addresses)?;
         let library = Arc::clone(&placed.library);
         (!absent.is_empty()).then_some(Overwritten { pid, library, offsets: absent })
     };

@@ -79,14 +79,23 @@ impl Inspection {
     /// Looks at the next process when it is time; gives the probes that calls were not known to miss. `named`: as for
     /// [`Followed::inspected`].
     pub fn go_on(&mut self, followed: &Followed<'_>, named: &[u32]) -> Vec<Overwritten> {
-        let Inspection { told, turns } = self;
-        let found = turns.go_on(followed.changes(), || followed.inspected(named), |pid| look(told, followed, pid));
-        found.unwrap_or_default()
+        let turn = self.turns.go_on(followed.changes(), || followed.inspected(named), |pid| followed.overwritten(pid));
+        self.untold(turn.into_iter().flatten().chain(followed.take_overwritten()))
     }
 
     /// Looks at all processes that are there at the end.
     pub fn finish(&mut self, followed: &Followed<'_>, named: &[u32]) -> Vec<Overwritten> {
-        followed.inspected(named).into_iter().flat_map(|pid| look(&mut self.told, followed, pid)).collect()
+        let found: Vec<_> = followed.inspected(named).into_iter().flat_map(|pid| followed.overwritten(pid)).collect();
+        self.untold(found.into_iter().chain(followed.take_overwritten()))
+    }
+
+    /// The same without what was told before.
+    fn untold(&mut self, found: impl IntoIterator<Item = Overwritten>) -> Vec<Overwritten> {
+        let mut found: Vec<_> = found.into_iter().collect();
+        for Overwritten { pid, library, offsets } in &mut found {
+            offsets.retain(|&offset| self.told.insert((*pid, (library.device, library.inode), offset)));
+        }
+        found
     }
 
     /// Those of these probes, which are gone, that calls were not known to miss, if there are any.
@@ -94,14 +103,6 @@ impl Inspection {
         gone.absent.retain(|&offset| self.told.insert((gone.pid, gone.file, offset)));
         (!gone.absent.is_empty()).then_some(gone)
     }
-}
-
-fn look(told: &mut Sites, followed: &Followed<'_>, pid: u32) -> Vec<Overwritten> {
-    let mut found = followed.overwritten(pid);
-    for Overwritten { library, offsets, .. } in &mut found {
-        offsets.retain(|&offset| told.insert((pid, (library.device, library.inode), offset)));
-    }
-    found
 }
 
 /// What this thread has used.

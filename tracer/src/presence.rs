@@ -5,6 +5,7 @@
 //! written over the breakpoint, or a jump in front of it. Calls there are not recorded.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,12 +125,14 @@ impl Process {
         executable.flat_map(|mapping| self.code.rewritten(mapping, file, &spots)).collect()
     }
 
-    /// What has become of these probes of a file; `None` where the process does not map it.
-    pub fn presence(&self, file: &File, mut spots: Vec<Spot>) -> Option<Presence> {
+    /// What has become of these probes of a file at these addresses; `None` where the process does not map it.
+    pub fn presence(&self, file: &File, mut spots: Vec<Spot>, addresses: &Range<u64>) -> Option<Presence> {
         let module = self.module(file)?;
         spots.sort_unstable_by_key(|spot| spot.site);
         let (mut present, mut absent) = (0, Vec::new());
-        for mapping in module.mappings.iter().filter(|mapping| mapping.executable) {
+        let is_meant =
+            |mapping: &&Mapping| mapping.executable && mapping.start < addresses.end && addresses.start < mapping.end;
+        for mapping in module.mappings.iter().filter(is_meant) {
             let (there, gone) = self.code.reached(mapping, file, &spots);
             present += there;
             absent.extend(gone);

@@ -3,7 +3,8 @@
 //! Where a probe is hit, the kernel executes the instruction that the file held when the probe was placed. A program that
 //! changes its own code behind the first byte of that instruction (where a call leads, the constant that is loaded) would
 //! go on with what was there before. The breakpoint is then taken out of the memory of the process: the program gets its
-//! own instruction, and calls there are missed from then on, which [`inspection`](crate::inspection) reports.
+//! own instruction, and calls there are missed from then on. Probes that were overwritten as a whole are looked for, too.
+//! [`inspection`](crate::inspection) reports both.
 //!
 //! To change code, a program has to make it writable and mostly makes it executable again, of which the kernel tells. Where
 //! a program may write to code that it executes, all probes are taken out. Who changes code without the kernel's telling is
@@ -39,10 +40,19 @@ pub struct Look {
     pub taken_out: Vec<Presence>,
     /// Breakpoints have to go and cannot be taken out of its memory.
     pub is_stuck: bool,
+    /// There are or were probes in what was looked at.
+    pub has_ours: bool,
     /// Files with code in which the kernel takes no probes.
     unprobed: Vec<PathBuf>,
     /// Nothing could be looked at.
-    is_gone: bool,
+    pub is_gone: bool,
+}
+
+impl Look {
+    /// Whether calls are known to be missed there.
+    pub fn tells(&self) -> bool {
+        !self.taken_out.is_empty() || !self.unprobed.is_empty()
+    }
 }
 
 /// Takes the probes out of a process that are on instructions which it has changed, or may change without asking, at these
@@ -62,6 +72,11 @@ pub fn look(programs: &Programs, pid: u32, addresses: &Range<u64>) -> Look {
         let Ok(metadata) = file.metadata() else { continue };
         look.is_gone = false;
         let (device, inode) = (metadata.dev(), metadata.ino());
+        let offset = area.mapping.offset;
+        if !programs.has_placed_within(device, inode, &(offset..offset + area.mapping.length())) {
+            continue;
+        }
+        look.has_ours = true;
         let stale = code.stale(&area.mapping, &file, area.is_writable);
         let offsets: Vec<u64> = stale.iter().map(|stale| stale.offset).collect();
         let ours = programs.placed_among(device, inode, &offsets);
@@ -73,7 +88,6 @@ pub fn look(programs: &Programs, pid: u32, addresses: &Range<u64>) -> Look {
                 Err(_) => look.is_stuck = !privilege::has_ended(pid),
             }
         }
-        let offset = area.mapping.offset;
         if !absent.is_empty() {
             look.taken_out.push(Presence {
                 path: module.path,
@@ -83,14 +97,10 @@ pub fn look(programs: &Programs, pid: u32, addresses: &Range<u64>) -> Look {
                 present: 0,
                 absent,
             });
-        } else if (area.is_writable || area.is_shared)
-            && programs.has_placed_within(device, inode, &(offset..offset + area.mapping.length()))
-        {
+        } else if area.is_writable || area.is_shared {
             look.unprobed.push(module.path);
         }
     }
-    // What was read of a process that was ending is not known to be all.
-    look.is_gone |= look.taken_out.is_empty() && privilege::has_ended(pid);
     look
 }
 
@@ -125,7 +135,8 @@ impl<'a> Rewriting<'a> {
     /// A process has mapped a file executable, or has changed what it may do with what it maps.
     pub fn hear(&mut self, mapping: &Mapping) {
         let pid = mapping.pid;
-        if !self.programs.has_placed_in(pid) {
+        let has_file = mapping.file.1 != 0;
+        if !has_file || !self.programs.has_placed_in(pid) {
             return;
         }
         let now = Instant::now();
@@ -144,14 +155,13 @@ impl<'a> Rewriting<'a> {
             let begin = Instant::now();
             let start = mappings.iter().map(|mapping| mapping.addresses.start).min().unwrap_or_default();
             let end = mappings.iter().map(|mapping| mapping.addresses.end).max().unwrap_or_default();
-            let mut look = look(self.programs, pid, &(start..end));
+            let mut look = self.followed.look(pid, &(start..end));
             let since = mappings.iter().map(|mapping| mapping.time).min().unwrap_or_default();
             unknown.extend(look.unprobed.drain(..).map(|path| (path, since)));
             if look.is_gone {
                 let had_none = mappings.into_iter().filter(|mapping| self.takes_no_probes(mapping));
                 unknown.extend(had_none.map(|mapping| (mapping.path, mapping.time)));
             }
-            self.followed.learn(pid, look);
             let rested = self.rested.get(&pid).copied().into_iter().chain(begin.checked_sub(AT_ONCE)).max();
             self.rested.insert(pid, rested.unwrap_or(begin) + begin.elapsed() * REST);
         }

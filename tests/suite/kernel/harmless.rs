@@ -304,6 +304,24 @@ fn code_that_the_program_changes_while_it_is_traced() {
     }
 }
 
+/// Nobody may look at the process any more when it has ended: that, or what it has overwritten, is said.
+#[test]
+fn code_that_the_program_changes_before_it_calls_and_ends() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("patched", Flavour::Plain);
+    let options = ["--strict", "--lib", "exe", "--func", "w_*"].map(str::to_owned);
+    for _ in 0..repeat() {
+        let (output, recording) = rtrace::run(&options, &target.command("first"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        let calls = |name: &str| {
+            let is_it = |call: &&Call| recording.regions()[call.region.index()].name == name;
+            recording.calls().filter(is_it).count()
+        };
+        assert_eq!(calls("w_patched"), 0, "{said}");
+        assert_eq!(output.status.code(), Some(3), "{said}");
+    }
+}
+
 /// Where a probe is hit, the kernel executes what the file holds: the program must get its own instruction.
 #[test]
 fn instructions_that_the_program_changes_behind_their_first_byte() {

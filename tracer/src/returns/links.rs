@@ -129,7 +129,8 @@ impl<'a> Links<'a> {
         let Some(process) = Process::of(pid) else { return Vec::new() };
         let of_group = |(file, path, sites): (FileId, PathBuf, Vec<Placement>)| {
             let spot = |site: &Placement| Spot { entry: site.offset, site: site.probe.file_offset };
-            let presence = process.presence(&File::open(path).ok()?, sites.iter().map(spot).collect())?;
+            let presence =
+                process.presence(&File::open(path).ok()?, sites.iter().map(spot).collect(), &(0..u64::MAX))?;
             let is_absent = |site: &&Placement| presence.absent.binary_search(&site.probe.file_offset).is_ok();
             let absent: Vec<u32> = sites.iter().filter(is_absent).map(|site| site.id).collect();
             (!absent.is_empty()).then_some((file, presence, absent))
