@@ -1,12 +1,13 @@
 //! Copies of the files that are traced: programs that execute themselves from memory, as container runtimes do, or from a
 //! file that was replaced. A copy goes by another name and number, and is traced like its original.
 
+use std::cell::LazyCell;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
-use rtrace_plan::Plan;
-use rtrace_symbolizer::modules;
+use rtrace_plan::{Plan, PlannedLibrary};
+use rtrace_symbolizer::{Image, modules};
 
 use crate::mapping_history::MappingHistory;
 use crate::perf::mappings::Mapping;
@@ -26,23 +27,35 @@ pub enum Likeness {
 /// The traced files.
 #[derive(Debug, Default)]
 pub struct Originals {
-    /// With their sizes in bytes.
-    files: Vec<(u64, PathBuf)>,
+    files: Vec<Original>,
     has_program: bool,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Original {
+    /// Its size in bytes.
+    size: u64,
+    build_id: Option<String>,
+    path: PathBuf,
 }
 
 impl Originals {
     /// The files of a plan; `patterns`: what was asked for.
     pub fn of(plan: &Plan, patterns: &[String]) -> Originals {
-        let paths = plan.libraries.iter().map(|library| &library.attach_path);
-        let files = paths.filter_map(|path| Some((path.metadata().ok()?.len(), path.clone()))).collect();
+        let original = |planned: &PlannedLibrary| {
+            let (build_id, path) = (planned.library.build_id.clone(), planned.attach_path.clone());
+            Some(Original { size: path.metadata().ok()?.len(), build_id, path })
+        };
+        let files = plan.libraries.iter().filter_map(original).collect();
         Originals { files, has_program: patterns.iter().any(|pattern| pattern == EXECUTABLE) }
     }
 
     /// What this mapping is of, which is no traced file; `history`: what processes have mapped.
     pub fn likeness(&self, mapping: &Mapping, history: &MappingHistory) -> Likeness {
-        let may_be_copy =
-            |path: &Path| path.metadata().is_ok_and(|file| self.files.iter().any(|(size, _)| *size == file.len()));
+        let may_be_copy = |path: &Path| {
+            path.metadata().is_ok_and(|file| self.files.iter().any(|original| original.size == file.len()))
+        };
         // Most files are where their paths say, and have another size.
         let in_its_root = PathBuf::from(format!("/proc/{}/root{}", mapping.pid, mapping.path.display()));
         if in_its_root.exists() && !may_be_copy(&in_its_root) {
@@ -50,18 +63,25 @@ impl Originals {
         }
         let modules = modules::of_process(mapping.pid).unwrap_or_default();
         let module = modules.iter().find(|module| (module.device, module.inode) == mapping.file);
-        // The process may end while it is looked at.
+        // The process may end while it is looked at, and the file be where it was.
         match module.and_then(|module| self.has_copy(&module.open_path()).ok()) {
             Some(true) => Likeness::Copy,
+            None if self.has_copy(&mapping.path).is_ok_and(|is_copy| is_copy) => Likeness::Copy,
             None if self.is_lost_program(mapping, history) => Likeness::Unknown,
             _ => Likeness::Other,
         }
     }
 
+    /// Whether one of the files has the content of this one. The path to it may be out of reach, as its process executes
+    /// another program now.
     fn has_copy(&self, path: &Path) -> io::Result<bool> {
         let size = path.metadata()?.len();
-        let mut files = self.files.iter().filter(|(of, _)| *of == size);
-        files.try_fold(false, |is_copy, (_, original)| Ok(is_copy || is_same(path, original)?))
+        let build_id = LazyCell::new(|| Image::open_outline(path).ok()?.build_id());
+        let mut files = self.files.iter().filter(|original| original.size == size);
+        files.try_fold(false, |is_copy, original| {
+            let has_its_id = || original.build_id.is_some() && original.build_id == *build_id;
+            Ok(is_copy || has_its_id() || is_same(path, &original.path)?)
+        })
     }
 
     /// Whether a process executed it that has ended, and no path leads to it.
@@ -107,10 +127,15 @@ mod tests {
         };
         let long = vec![7; 100_000];
         let original = write("original", &long);
-        let originals = Originals { files: vec![(long.len() as u64, original)], has_program: true };
+        let file = |path: PathBuf, build_id| Original { size: path.metadata().unwrap().len(), build_id, path };
+        let originals = Originals { files: vec![file(original, None)], has_program: true };
         assert!(originals.has_copy(&write("copy", &long)).unwrap());
         assert!(!originals.has_copy(&write("short", &long[1..])).unwrap());
         assert!(!originals.has_copy(&write("other", &[&long[1..], &[8]].concat())).unwrap());
+        let own = std::env::current_exe().unwrap();
+        let build_id = Image::open_outline(&own).unwrap().build_id();
+        let gone = Original { path: PathBuf::from("/nonexistent"), ..file(own.clone(), build_id) };
+        assert!(gone.build_id.is_none() || Originals { files: vec![gone], has_program: true }.has_copy(&own).unwrap());
         let pid = std::process::id();
         let mapping = |path: PathBuf| Mapping {
             pid,
@@ -123,6 +148,9 @@ mod tests {
         };
         let likeness = |path| originals.likeness(&mapping(path), &MappingHistory::default());
         assert_eq!(likeness(folder.path().join("short")), Likeness::Other);
+        let ended = |path| Mapping { pid: u32::MAX, ..mapping(folder.path().join(path)) };
+        let likeness_of_ended = |path| originals.likeness(&ended(path), &MappingHistory::default());
+        assert_eq!(["copy", "other"].map(likeness_of_ended), [Likeness::Copy, Likeness::Other]);
         assert_eq!(likeness(PathBuf::from("/memfd:x (deleted)")), Likeness::Other, "nobody has executed it");
     }
 }

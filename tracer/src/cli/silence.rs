@@ -1,7 +1,7 @@
 //! A recording without a call: why, and what would have recorded something.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rtrace::mapped_files::MappedFiles;
 use rtrace::privilege::shell_quote;
@@ -53,9 +53,23 @@ impl Silence {
                 tell!("{name} was loaded from {}: `--lib {word}` traces it from its first call", path.display());
             }
         }
+        for (library, path) in self.namesakes(&paths) {
+            let word = shell_quote(path.display().to_string());
+            tell!("{} was loaded, too, and is not {library}: `--lib {word}` traces it", path.display());
+        }
         if summary.calls + summary.counted + summary.estimated == 0 && summary.is_complete() {
             self.lines().iter().for_each(|line| tell!("{line}"));
         }
+    }
+
+    /// Libraries that were asked for by path, each with one of its name that was loaded and that nobody asked for.
+    fn namesakes<'s>(&'s self, paths: &'s [PathBuf]) -> impl Iterator<Item = (&'s String, &'s PathBuf)> {
+        let is_asked = |path: &PathBuf| self.libraries.iter().any(|name| select::names(name, path, || soname(path)));
+        self.libraries.iter().filter(|library| library.contains('/')).filter_map(move |library| {
+            let name = name_of(Path::new(library))?;
+            let is_other = |path: &&PathBuf| name_of(path).as_ref() == Some(&name) && !is_asked(path);
+            Some((library, paths.iter().find(is_other)?))
+        })
     }
 
     fn lines(&self) -> Vec<String> {
@@ -127,7 +141,7 @@ impl Silence {
 /// Whether a name leads to this file where the dynamic linker looks for it.
 fn is_installed(name: &str, path: &Path) -> bool {
     let found = linker::find(name, &[], &target::environment()).unwrap_or_default();
-    let same = |found: &std::path::PathBuf| found.canonicalize().ok() == path.canonicalize().ok();
+    let same = |found: &PathBuf| found.canonicalize().ok() == path.canonicalize().ok();
     found.iter().any(same)
 }
 
@@ -152,5 +166,20 @@ mod tests {
         for none in ["/lib64/ld-linux-x86-64.so.2", "/usr/bin/gzip", "[vdso]", "/"] {
             assert_eq!(name_of(Path::new(none)), None, "{none}");
         }
+    }
+    #[test]
+    fn a_library_of_that_name_from_elsewhere_is_named() {
+        let silence = Silence {
+            target: "x".to_owned(),
+            libraries: ["/one/libx.so.1", "libc.so.6"].map(str::to_owned).into(),
+            awaited: Vec::new(),
+            functions: 1,
+            pids: Vec::new(),
+            mapped: MappedFiles::default(),
+        };
+        let paths = ["/one/libx.so.1", "/lib/libc.so.6", "/two/libx.so.1", "/two/liby.so"].map(PathBuf::from);
+        let named: Vec<_> = silence.namesakes(&paths).collect();
+        assert_eq!(named, [(&silence.libraries[0], &paths[2])]);
+        assert_eq!(silence.namesakes(&paths[..2]).count(), 0);
     }
 }
