@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::{io, mem, ptr};
 
+use crate::pinned::open_path;
 use crate::target::identity;
 
 /// File systems that decide by themselves who may read a file: one that rtrace cannot open could not be
@@ -102,11 +103,13 @@ impl AsFd for Gate {
 }
 
 impl Execution<'_> {
-    /// Where the program lies, as its process sees it.
+    /// A path to the program: as its process sees it, if that leads there from here.
     pub fn path(&self) -> PathBuf {
-        let open = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        let open = open_path(&self.file);
         let is_it = |path: &PathBuf| identity(path).is_ok_and(|of_path| identity(&open).is_ok_and(|id| id == of_path));
-        fs::read_link(&open).ok().filter(is_it).unwrap_or(open)
+        let here = fs::read_link(&open).unwrap_or_default();
+        let in_its_root = PathBuf::from(format!("/proc/{}/root{}", self.pid, here.display()));
+        [here, in_its_root].into_iter().find(is_it).unwrap_or(open)
     }
 }
 

@@ -8,7 +8,6 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::Scope;
@@ -20,11 +19,13 @@ use rtrace_plan as plan;
 use rtrace_plan::Plan;
 use rtrace_signatures::Book;
 
+use crate::aside;
 use crate::copied::{Likeness, Originals};
 use crate::host;
 use crate::mapped_files::MappedFiles;
 use crate::mapping_history::MappingHistory;
 use crate::perf::mappings::{Doorbell, Mapping, Mappings, Told};
+use crate::pinned::open_path;
 use crate::rewriting::Rewriting;
 use crate::target::{self, Target};
 use crate::{privilege, signatures, sources};
@@ -276,9 +277,9 @@ impl LateLoads {
     /// Keeps the files of the libraries in reach. Those that are not any more are told, and may come again.
     fn hold(&mut self, target: &mut Target, since: Timestamp, channels: &Channels) -> Vec<File> {
         let mut files = Vec::new();
-        target.libraries.retain_mut(|source| match File::open(&source.attach_path) {
+        target.libraries.retain_mut(|source| match aside::open(&source.attach_path) {
             Ok(file) => {
-                source.attach_path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                source.attach_path = open_path(&file);
                 files.push(file);
                 true
             }

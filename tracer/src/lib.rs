@@ -11,6 +11,7 @@
 
 mod address_spaces;
 pub mod altered;
+mod aside;
 pub mod attach;
 pub mod calibration;
 pub mod callers;

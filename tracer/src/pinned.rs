@@ -5,11 +5,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use rtrace_bpf::Error;
 use rtrace_symbolizer::Stamp;
+
+use crate::aside;
 
 /// A file that was looked at, open.
 #[derive(Debug)]
@@ -25,7 +27,7 @@ impl Pinned {
     /// It cannot be opened, or another one is there now, or it holds something else.
     pub fn open(path: &Path, looked_at: Option<Stamp>) -> Result<Pinned, Error> {
         let pin = || {
-            let file = File::open(path)?;
+            let file = aside::open(path)?;
             let stamp = Stamp::of(&file)?;
             match looked_at.is_none_or(|looked_at| looked_at.holds_the_same(&stamp)) {
                 true => Ok(Pinned { file, stamp }),
@@ -63,7 +65,7 @@ impl Pinned {
 }
 
 /// A path that leads to an open file, whatever becomes of its name.
-pub fn open_path(file: &File) -> PathBuf {
+pub fn open_path(file: &impl AsRawFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 

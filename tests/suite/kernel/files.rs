@@ -48,6 +48,24 @@ fn counts(recording: &Recording) -> BTreeMap<String, u64> {
 const WORK: &str = "long work(long x) { __asm__ volatile(\"\"); return x + 1; }";
 const NINE: &str = "long work(long); int main(void) { for (int i = 0; i < 9; i++) work(i); }";
 
+/// Probes and open files in what a program has mounted do not keep it from unmounting that.
+#[test]
+fn a_file_system_with_probes_can_be_unmounted() {
+    const SCRIPT: &str =
+        "set -e; mkdir m s; cp nine libwork.so s; $1 m; cp s/* m || true; m/nine; m/nine; umount m; rmdir m";
+    let Some(_turn) = Turn::take() else { return };
+    for mount in ["mount -t tmpfs x", "mount --bind s"] {
+        let build = "gcc -O1 -shared -fPIC -o libwork.so w.c; gcc -o nine m.c -L. -lwork -Wl,-rpath,'$ORIGIN'";
+        let folder = built(&[("w.c", WORK), ("m.c", NINE), ("s.sh", SCRIPT)], build);
+        for library in ["libwork.so", "libc.so.6"] {
+            let command =
+                format!("unshare -m $R run --no-tui --lib {library} -o t -- sh -c \"sh s.sh '{mount}'\" && rm -r s t");
+            let output = shell(folder.path(), &command);
+            assert!(output.status.success(), "{mount} {library}: {}", said(&output));
+        }
+    }
+}
+
 /// The implementation that a resolver chooses has its probe before it is called first: by `run`, and by `attach` before
 /// the first call of a program that binds lazily.
 #[test]

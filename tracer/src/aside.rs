@@ -1,0 +1,102 @@
+//! Opening files so that their file systems can be unmounted.
+//!
+//! An open file, and a link with probes in it, keeps the mount busy by which it was opened: a program that unmounts what it
+//! has mounted would be refused that. So a file is opened by a mount of its own, a copy that is in no namespace. Nobody
+//! sees it, and it goes with the last that uses it. Until then the file system itself is in use: one on a device would not be
+//! written out when it is unmounted. So this is done only where nothing is to be written, or the root file system stays
+//! anyway; the others stay busy, of which the program learns.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::thread;
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, fstatfs, statx};
+use rustix::mount::{OpenTreeFlags, open_tree};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+use crate::pinned::open_path;
+
+/// File systems in memory, upon others, and that are only read: tmpfs, ramfs, overlay, squashfs, erofs.
+const WITHOUT_DEVICE: [i64; 5] = [0x0102_1994, 0x8584_58f6, 0x794c_7630, 0x7371_7368, 0xe0f5_e1e2];
+
+/// The file that a path leads to. Where there can be no mount of its own, it keeps its mount busy.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    // Nobody unmounts that.
+    let root = root_of_process(path).unwrap_or_else(|| PathBuf::from("/"));
+    let is_of_root = || mount_of(&root).is_some_and(|root| mount_of(&open_path(&file)) == Some(root));
+    if is_of_root() || !is_left_alone(&file)? {
+        return Ok(file);
+    }
+    let tree = copy_mount(&file).or_else(|_| in_namespace(path, || copy_mount(&file)));
+    match tree.map(|tree| File::open(open_path(&tree))) {
+        Ok(Ok(aside)) => Ok(aside),
+        _ => Ok(file),
+    }
+}
+
+/// Whether nothing has to be written when the mount goes by which the file is open.
+fn is_left_alone(file: &File) -> io::Result<bool> {
+    let kind = fstatfs(file)?.f_type;
+    let is_of_root = || Ok::<bool, io::Error>(file.metadata()?.dev() == fs::metadata("/")?.dev());
+    Ok(WITHOUT_DEVICE.contains(&kind) || is_of_root()?)
+}
+
+/// The mount of an open file, as one that is in no namespace.
+fn copy_mount(file: &File) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    Ok(open_tree(file, "", flags)?)
+}
+
+fn mount_of(path: &Path) -> Option<u64> {
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+}
+
+/// The folder of the process by which a path leads.
+fn process_of(path: &Path) -> Option<PathBuf> {
+    let mut parts = path.components();
+    let is_process = parts.next() == Some(Component::RootDir)
+        && parts.next() == Some(Component::Normal(OsStr::new("proc")))
+        && matches!(parts.next(), Some(Component::Normal(pid)) if pid.to_str()?.parse::<u32>().is_ok());
+    is_process.then(|| path.iter().take(3).collect())
+}
+
+fn root_of_process(path: &Path) -> Option<PathBuf> {
+    Some(process_of(path)?.join("root"))
+}
+
+/// Does something in the mount namespace of the process by which a path leads: only there can its mounts be copied.
+fn in_namespace<T: Send>(path: &Path, act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let process = process_of(path).ok_or(io::ErrorKind::NotFound)?;
+    let namespace = File::open(process.join("ns/mnt"))?;
+    let enter = || {
+        // SAFETY: the thread shares its root and its working directory with nobody then, and ends soon.
+        unsafe { unshare_unsafe(UnshareFlags::FS)? };
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;
+        act()
+    };
+    thread::scope(|scope| scope.spawn(enter).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_by_processes_are_known() {
+        let process = |path: &str| process_of(Path::new(path)).map(|path| path.display().to_string());
+        assert_eq!(process("/proc/12/root/tmp/x"), Some("/proc/12".to_owned()));
+        assert_eq!(process("/proc/12/map_files/1000-2000"), Some("/proc/12".to_owned()));
+        for other in ["/proc/self/fd/7", "/tmp/proc/12", "proc/12", "/"] {
+            assert_eq!(process(other), None, "{other}");
+        }
+    }
+}
