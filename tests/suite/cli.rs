@@ -147,6 +147,16 @@ fn a_file_that_others_may_write_is_ignored_with_a_word() {
 }
 
 #[test]
+fn a_plan_without_a_library_that_was_asked_for_fails() {
+    let output = rtrace(&["plan", "--lib", "libnowhere.so", "--", "sh", "-c", "true"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no library `libnowhere.so` is found"), "{}", stderr(&output));
+    let output = rtrace(&["plan", "--lib", "libc.so.6", "--func", "nowhere_to_be_found", "--", "true"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("only exported functions are traced"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_plan_names_every_function() {
     let target = Target::build("shapes", Flavour::Cet);
     let output = rtrace::command()

@@ -10,6 +10,7 @@
 //! a program may write to code that it executes, all probes are taken out. Who changes code without the kernel's telling is
 //! noticed only by the inspection.
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -60,6 +61,7 @@ impl Look {
 pub fn look(programs: &Programs, pid: u32, addresses: &Range<u64>) -> Look {
     let mut look = Look { is_gone: true, ..Look::default() };
     let (Ok(code), Ok(space)) = (Code::of(pid), AddressSpace::of(pid)) else { return look };
+    let memory = LazyCell::new(|| OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")));
     let is_meant = |area: &Area<'_>| {
         let mapping = &area.mapping;
         mapping.executable && mapping.start < addresses.end && addresses.start < mapping.end
@@ -83,9 +85,9 @@ pub fn look(programs: &Programs, pid: u32, addresses: &Range<u64>) -> Look {
         let mut absent = Vec::new();
         for stale in stale.iter().filter(|stale| ours.contains(&stale.offset)) {
             programs.avoid(device, inode, stale.offset);
-            match take_out(pid, stale) {
-                Ok(()) => absent.push(stale.offset),
-                Err(_) => look.is_stuck = !privilege::has_ended(pid),
+            match memory.as_ref().map(|memory| take_out(memory, stale)) {
+                Ok(Ok(())) => absent.push(stale.offset),
+                Ok(Err(_)) | Err(_) => look.is_stuck = !privilege::has_ended(pid),
             }
         }
         if !absent.is_empty() {
@@ -106,8 +108,7 @@ pub fn look(programs: &Programs, pid: u32, addresses: &Range<u64>) -> Look {
 
 /// Writes the first byte of the instruction back, unless the process has just done so. The kernel leaves alone what is no
 /// breakpoint when it takes out the probe later.
-fn take_out(pid: u32, stale: &Stale) -> io::Result<()> {
-    let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
+fn take_out(memory: &File, stale: &Stale) -> io::Result<()> {
     let mut live = [0];
     memory.read_exact_at(&mut live, stale.address)?;
     if live == [BREAKPOINT] {

@@ -42,7 +42,11 @@ impl Error {
         match self {
             Error::NoMatch { near, .. } | Error::NoTrigger { near, .. } if !near.is_empty() => meant(near),
             Error::NoTrigger { .. } => "`rtrace plan` lists the functions that are traced".to_owned(),
-            Error::NoMatch { .. } => "without --func, `rtrace plan` lists all functions".to_owned(),
+            Error::NoMatch { .. } => {
+                "of a library, only exported functions are traced, no static or hidden ones; without \
+                                      --func, `rtrace plan` lists them all"
+                    .to_owned()
+            }
             Error::NothingLeft(_) => "without them, `rtrace plan` lists all functions".to_owned(),
         }
     }

@@ -84,7 +84,8 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     plan_table::render(&plan, view, &mut output)
         .and_then(|()| output.flush())
         .context("failed to write to standard output")?;
-    Ok(Outcome::Complete)
+    // Of a library that is found only when a program loads it, nothing is planned.
+    Ok(if target.awaited.is_empty() { Outcome::Complete } else { Outcome::Unable })
 }
 
 /// Whether the command can have the stubs that are asked for; says why not.
