@@ -49,7 +49,7 @@ static __always_inline void enter(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx);
 	u32 jump = cookie >> RT_COOKIE_JUMP & 3;
-	struct rt_thread *thread = cookie >> RT_COOKIE_UNTRACED & 1 ? 0 : entering_thread(cookie);
+	struct rt_thread *thread = cookie >> RT_COOKIE_UNTRACED & 1 ? 0 : entering_thread(ctx, cookie);
 	u64 begin = thread && enter_is_timed(thread) ? bpf_ktime_get_ns() : 0;
 
 	if (thread)
@@ -134,6 +134,18 @@ int rt_single_hooked(struct pt_regs *ctx)
 	int BPF_PROG(rt_exit_task##name, struct task_struct *task)                                     \
 	{                                                                                              \
 		on_task_exit(task);                                                                    \
+		return 0;                                                                              \
+	}                                                                                              \
+	SEC("tp_btf/signal_deliver")                                                                   \
+	int BPF_PROG(rt_signal##name, int signal)                                                      \
+	{                                                                                              \
+		on_signal(signal);                                                                     \
+		return 0;                                                                              \
+	}                                                                                              \
+	SEC("tp_btf/x86_fpu_regs_activated")                                                           \
+	int BPF_PROG(rt_registers##name)                                                           \
+	{                                                                                              \
+		on_registers();                                                                    \
 		return 0;                                                                              \
 	}
 

@@ -45,22 +45,28 @@ mod kind {
 /// has to look itself.
 pub fn of_this_kernel() -> Option<Types> {
     let all = fs::read(KERNEL).ok()?;
-    let sees_exec_coming = Btf::parse(&all).is_some_and(|btf| btf.has_typedef(EXEC_IS_COMING));
-    Types::new(&reduced(&all, &named(NAMED))?, sees_exec_coming).ok()
+    let has = |tracepoint| Btf::parse(&all).is_some_and(|btf| btf.has_typedef(tracepoint));
+    let (sees_exec_coming, sees_registers) = (has(EXEC_IS_COMING), has(REGISTERS));
+    Types::new(&reduced(&all, &named(NAMED))?, sees_exec_coming, sees_registers).ok()
 }
 
 /// The tracepoint in front of an exec's point of no return.
 const EXEC_IS_COMING: &[u8] = b"btf_trace_sched_prepare_exec";
+
+/// The tracepoint behind the loading of a thread's vector registers.
+const REGISTERS: &[u8] = b"btf_trace_x86_fpu_regs_activated";
 
 /// BTF that libbpf can read as long as this is there.
 pub struct Types {
     file: File,
     /// Whether this kernel lets programs run in front of an exec's point of no return.
     pub sees_exec_coming: bool,
+    /// Whether this kernel lets programs run where it loads the vector registers of a thread.
+    pub sees_registers: bool,
 }
 
 impl Types {
-    fn new(content: &[u8], sees_exec_coming: bool) -> io::Result<Types> {
+    fn new(content: &[u8], sees_exec_coming: bool, sees_registers: bool) -> io::Result<Types> {
         // SAFETY: the name is a string, and the flags are valid.
         let fd = unsafe { libc::memfd_create(c"kernel types".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -69,7 +75,7 @@ impl Types {
         // SAFETY: the kernel has just made it, for us alone.
         let mut file = unsafe { File::from_raw_fd(fd) };
         file.write_all(content)?;
-        Ok(Types { file, sees_exec_coming })
+        Ok(Types { file, sees_exec_coming, sees_registers })
     }
 
     /// A path that leads there.

@@ -35,6 +35,9 @@ impl Programs {
         let mut open = builder.open(storage).map_err(load_error)?;
         let sees_exec_coming = types.as_ref().is_some_and(|types| types.sees_exec_coming) && options.follow_children;
         select_programs(&mut open, options, sees_exec_coming);
+        let sees_registers = types.as_ref().is_some_and(|types| types.sees_registers);
+        open.progs.rt_registers.set_autoload(sees_registers);
+        open.progs.rt_registers_again.set_autoload(sees_registers && options.mechanism == Mechanism::Multi);
         if let Some(profile) = &options.profile {
             profile::configure(&mut open, profile, !options.counters.is_empty()).map_err(load_error)?;
         }
@@ -44,6 +47,7 @@ impl Programs {
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         constants.follow_children = options.follow_children;
         constants.sees_exec_coming = sees_exec_coming;
+        constants.sees_registers = sees_registers;
         constants.probes_of_first_thread = options.mechanism == Mechanism::Single;
         constants.may_step = options.steps;
         constants.may_wait = options.mechanism != Mechanism::Single && cpus.len() > 1;
@@ -84,12 +88,13 @@ impl Programs {
         let lifecycle = [&progs.rt_fork, &progs.rt_exec, &progs.rt_exit_task]
             .into_iter()
             .chain([&progs.rt_fork_again, &progs.rt_exec_again, &progs.rt_exit_task_again])
+            .chain([&progs.rt_signal, &progs.rt_signal_again, &progs.rt_registers, &progs.rt_registers_again])
             .chain([&progs.rt_prepare_exec, &progs.rt_prepare_exec_again])
             .filter(|program| program.autoload())
             .chain(needs_switches.then_some(&progs.rt_switch))
             .map(|program| program.attach())
             .collect::<Result<Vec<_>, _>>()
-            .map_err(Error::kernel("attach to the scheduler's tracepoints"))?;
+            .map_err(Error::kernel("attach to the kernel's tracepoints"))?;
         Ok(Programs {
             skel,
             rings,
@@ -123,6 +128,7 @@ fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>, sees_ex
     for program in [&mut progs.rt_fork_again, &mut progs.rt_exec_again, &mut progs.rt_exit_task_again] {
         program.set_autoload(multi);
     }
+    progs.rt_signal_again.set_autoload(multi);
     for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return] {
         program.set_autoload(!multi);
     }

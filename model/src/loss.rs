@@ -30,7 +30,8 @@ pub enum LossReason {
     ValueUnread,
     /// Which untraced functions led to a call was not recorded.
     ContextLost,
-    /// The first instruction of a function was executed: by a call, or by another lap of a loop that begins there.
+    /// The first instruction of a function was executed: by a call, by another lap of a loop that begins there, or
+    /// again after a fault.
     CallOrLap,
     /// The kernel did not run a program of rtrace's when it was its turn.
     ProgramNotRun,
@@ -76,7 +77,7 @@ impl LossReason {
             LossReason::ValueLost => "value lost",
             LossReason::ValueUnread => "value not readable",
             LossReason::ContextLost => "context lost",
-            LossReason::CallOrLap => "call, or lap of a loop",
+            LossReason::CallOrLap => "call, or the same one again",
             LossReason::ProgramNotRun => "program not run",
             LossReason::Unaccounted => "unaccounted",
         }

@@ -118,6 +118,15 @@ function u_call_pop
 	ret
 end u_call_pop
 
+// Its first instruction may fault.
+	.globl w_load
+	.protected w_load
+	.type w_load, @function
+w_load:	.cfi_startproc
+	mov	(%rdi), %eax
+	ret
+end w_load
+
 function w_table
 	mov	%edi, %eax
 	and	$3, %eax

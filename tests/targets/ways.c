@@ -280,6 +280,52 @@ static int signal_jumps_off_another_stack(void)
 	return TIMED("w_land_from_signal", w_land_from_signal(1));
 }
 
+static int *pages[2]; // neither of which can be read until it is repaired
+static sigjmp_buf loaded;
+
+static void repair(int number, siginfo_t *info, void *context)
+{
+	int first = info->si_addr == pages[0];
+
+	(void)number, (void)context;
+	if (!first && info->si_addr != pages[1])
+		siglongjmp(loaded, w_leaf(0));
+	w_leaf(first ? w_load(pages[1]) : 0);
+	mprotect(first ? pages[0] : pages[1], sizeof(int), PROT_READ);
+}
+
+static int load_faulty(int flags)
+{
+	struct sigaction action = { .sa_sigaction = repair, .sa_flags = flags | SA_SIGINFO | SA_NODEFER };
+	volatile int sum = 0;
+
+	handle(w_handle, flags);
+	sigaction(SIGSEGV, &action, NULL);
+	for (int i = 0; i < 2; i++)
+		pages[i] = mmap(NULL, sizeof(int), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	sum += TIMED("w_load", w_load(pages[0]));
+	sum += TIMED("w_load", w_load(pages[0]));
+	for (volatile int i = 0; i < 3; i++) {
+		if (sigsetjmp(loaded, 1) == 0)
+			w_load((const int *)8);
+		else
+			sum++;
+	}
+	for (int i = 0; i < 2; i++)
+		munmap(pages[i], sizeof(int));
+	return sum;
+}
+
+static int faults_at_the_entry(void)
+{
+	return load_faulty(0);
+}
+
+static int faults_at_the_entry_and_another_stack(void)
+{
+	return load_faulty(SA_ONSTACK);
+}
+
 static void count_frames(void *count)
 {
 	void *frames[64];
@@ -471,6 +517,10 @@ static const struct round ways[] = {
 	{ "signal_jumps", signal_jumps, "w_land_from_signal(w_raise!(w_handle_and_jump!) w_leaf)" },
 	{ "signal_jumps_off_another_stack", signal_jumps_off_another_stack,
 	  "w_land_from_signal(w_raise!(w_handle_and_jump!) w_leaf)" },
+	{ "faults_at_the_entry", faults_at_the_entry,
+	  "w_load(w_load(w_leaf) w_leaf) w_load w_load!*3(w_leaf)" },
+	{ "faults_at_the_entry_and_another_stack", faults_at_the_entry_and_another_stack,
+	  "w_load(w_load(w_leaf) w_leaf) w_load w_load!*3(w_leaf)" },
 	{ "backtraces", backtraces, "w_visit" },
 	{ "context_in_frame", context_in_frame, "visit w_visit(w_leaf)" },
 	{ "thread_function", thread_function, NULL },

@@ -55,6 +55,8 @@ typedef int function(int);
 int w_leaf(int n);	      // w_leaf, which takes BUSY_NS, and gives n + 1
 int w_other(int n);	      // as w_leaf, but n + 2
 
+int w_load(const int *from); // w_load, which reads that with its first instruction
+
 // Tail calls.
 int w_tail_direct(int n);     // w_tail_direct(w_leaf)
 int w_tail_indirect(function *callee, int n); // w_tail_indirect(callee), by `jmp *%reg`

@@ -112,6 +112,7 @@ static __always_inline struct rt_measured *rt_measured(void)
 
 #include "context.bpf.h"
 #include "enter.h"
+#include "fault.bpf.h"
 #include "jump.h"
 
 static __noinline void withhold(u32 executes);
@@ -201,6 +202,7 @@ static __noinline struct rt_thread *new_thread(struct task_struct *task, const s
 	}
 	thread->location = id;
 	thread->space = process->space;
+	thread->switches = switches_of(task);
 	return thread;
 }
 
@@ -303,7 +305,7 @@ static __noinline void on_jump(struct pt_regs *ctx, u32 kind)
  * The thread of a call that is to be recorded, which gets a location with its first one; null: it is not, or there is
  * no room for it. Apart, because stacks are short.
  */
-static __noinline struct rt_thread *entering_thread(u64 cookie)
+static __noinline struct rt_thread *entering_thread(const struct pt_regs *ctx, u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	const struct rt_process *process = 0;
@@ -314,11 +316,18 @@ static __noinline struct rt_thread *entering_thread(u64 cookie)
 		process = recorded_process(task);
 		if (!process)
 			return 0;
+	} else if (is_entered_again(ctx, thread, (u32)cookie)) {
+		return 0;
 	}
 	if (governed && !is_recorded(cookie))
 		return 0;
 	count_entry((u32)cookie);
-	return thread ? thread : new_thread(task, process, (u32)cookie);
+	if (thread)
+		return thread;
+	thread = new_thread(task, process, (u32)cookie);
+	if (thread)
+		is_entered_again(ctx, thread, (u32)cookie);
+	return thread;
 }
 
 /* A traced function enters. Apart, because stacks are short. */

@@ -47,6 +47,14 @@ enum {
 	BPF_RB_FORCE_WAKEUP = 2,
 };
 
+enum {
+	SIGILL = 4,
+	SIGTRAP = 5,
+	SIGBUS = 7,
+	SIGFPE = 8,
+	SIGSEGV = 11,
+};
+
 enum task_dumpable {
 	TASK_DUMPABLE_OFF,
 	TASK_DUMPABLE_OWNER,

@@ -14,6 +14,9 @@ const volatile bool probes_of_first_thread;
 /* Whether an exec is seen before it replaces the memory of the process. */
 const volatile bool sees_exec_coming;
 
+/* Whether it is seen that the vector registers of a thread are loaded. */
+const volatile bool sees_registers;
+
 const volatile u32 rt_counters;
 
 /* Words of values in the record of a call whose region has a program; 0: none has. */
@@ -184,6 +187,14 @@ struct {
 	__type(key, int);
 	__type(value, struct rt_thread);
 } threads SEC(".maps");
+
+/* Of threads in which a first instruction has faulted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct rt_faults);
+} faulted SEC(".maps");
 
 /* By location. Not in task storage: there Linux 7 finds no memory for more than 8 KiB. */
 struct {

@@ -55,6 +55,21 @@ struct rt_mapping {
 #define RT_ARRIVAL(kind, words) ((u64)(words) << 32 | (kind))
 #define RT_UNKNOWN (~0ull)
 
+/* Where the first instruction of a function has faulted. */
+struct rt_fault {
+	u64 ip;
+	u64 sp;
+	u64 id; /* of the call; 0: it has no frame */
+};
+
+#define RT_FAULTS 4
+
+/* The last ones of a thread, in no order: each may have come in the handler for another. */
+struct rt_faults {
+	struct rt_fault at[RT_FAULTS];
+	u64 next;
+};
+
 struct rt_thread {
 	u64 calls; /* ids given out */
 	u64 left_places; /* bits for the slots of the frames in its struct rt_left, see rt_left_bits() */
@@ -68,6 +83,10 @@ struct rt_thread {
 	u32 taken; /* enum rt_taken */
 	struct rt_mapping looked_up; /* here, as stacks are short in the kernel */
 	struct rt_callee last_root;
+	u64 entered_ip; /* the last hit of an entry probe */
+	u64 entered_sp;
+	u32 again; /* what is known of the next such hit, enum again */
+	u32 switches; /* how often it had left a CPU when its vector registers were loaded last */
 	struct rt_frame near[RT_FRAMES_NEAR];
 };
 

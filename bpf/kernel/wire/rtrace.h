@@ -156,7 +156,7 @@ enum rt_loss {
 	RT_LOSS_VALUE = 7, /* the value of one was not recorded */
 	RT_LOSS_UNREAD = 8, /* not all values of a call could be read */
 	RT_LOSS_CONTEXT = 9, /* the context of a call was not recorded */
-	RT_LOSS_MAYBE_LAP = 10, /* a hit was a call, or another lap of a loop that begins the function */
+	RT_LOSS_MAYBE_LAP = 10, /* a hit was a call, or the same one again: a lap, or after a fault */
 	RT_LOSS_LAP = 11, /* no loss: a hit was such a lap, and no call */
 	RT_LOSSES = 12,
 };

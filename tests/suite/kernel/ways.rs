@@ -61,6 +61,8 @@ check! { "ways":
     signals_on_another_stack,
     signal_jumps,
     signal_jumps_off_another_stack,
+    faults_at_the_entry,
+    faults_at_the_entry_and_another_stack,
     backtraces,
     context_in_frame.truth(Truth::Endings),
     thread_function,
