@@ -45,6 +45,8 @@ pub fn pops(text: &Text, function: FunctionCode) -> Option<u32> {
     pops.map_or(Some(0), |(words, returns)| (returns > 0).then_some(words))
 }
 
+pub use crate::text::leaves_frames;
+
 /// Whether a function leaves its callers by a jump or a return with another stack pointer.
 pub fn abandons(text: &Text, function: FunctionCode) -> bool {
     own_ways(text, function, |ways| ways.abandons).unwrap_or(false)

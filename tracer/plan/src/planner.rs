@@ -121,9 +121,10 @@ impl<'a> Planner<'a> {
         kept
     }
 
-    /// Whether one of these functions leaves its callers with a stack pointer of others.
+    /// Whether one of these functions leaves its callers with a stack pointer of others, or other code of the file does.
     fn any_abandons(&self, probed: &[(Probed, bool)]) -> bool {
         parallel::map(probed, |((candidate, _), _)| tails::abandons(&self.text, candidate.code)).contains(&true)
+            || tails::leaves_frames(&self.source.image)
     }
 
     /// How the calls of each of these functions end; with whether it may do laps.

@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
+use rtrace_symbolizer::Image;
+
 use super::table::Line;
 use super::{Text, branch_target};
 use crate::flow::Starts;
@@ -112,6 +114,50 @@ impl Text<'_> {
             pops,
         }
     }
+}
+
+/// Whether some code of a file jumps through a pointer behind a load of the stack pointer, in whatever function: a
+/// `longjmp` or an unwinder of its own, also one without a symbol.
+pub fn leaves_frames(image: &Image) -> bool {
+    image.executable_ranges().iter().any(|range| {
+        let bytes = image.code_from(range.start).unwrap_or_default();
+        let loads = bytes.windows(SHORTEST_LOAD).enumerate().filter(|(_, bytes)| may_load_stack_pointer(bytes));
+        loads.map(|(at, _)| &bytes[at..]).any(jumps_behind_load)
+    })
+}
+
+/// Bytes of the shortest `mov` to the stack pointer.
+const SHORTEST_LOAD: usize = 3;
+
+/// Instructions from a load of the stack pointer to the jump.
+const MOST_BEHIND_LOAD: usize = 12;
+
+/// Whether these bytes may begin a `mov` to the stack pointer.
+fn may_load_stack_pointer(bytes: &[u8]) -> bool {
+    let &[prefix, code, operands, ..] = bytes else { return false };
+    match code {
+        0x8b => matches!(prefix, 0x48..=0x4b) && operands & 0x38 == 0x20,
+        0x89 => matches!(prefix, 0x48 | 0x4a | 0x4c | 0x4e) && operands & 0xc7 == 0xc4,
+        _ => false,
+    }
+}
+
+/// Whether the first of these instructions loads the stack pointer, and control runs straight on to a jump through a
+/// pointer.
+fn jumps_behind_load(bytes: &[u8]) -> bool {
+    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+    let mut load = None;
+    for _ in 0..MOST_BEHIND_LOAD {
+        let instruction = decoder.decode();
+        if instruction.flow_control() != FlowControl::Next {
+            return load.is_some() && instruction.flow_control() == FlowControl::IndirectBranch;
+        }
+        load = loads_stack_pointer(&instruction, load);
+        if load.is_none() {
+            return false;
+        }
+    }
+    false
 }
 
 /// What one pass over a range finds.
