@@ -514,9 +514,11 @@ impl Machine {
         let is_clear = dead.iter().all(|&index| {
             let hides = |call: &Call| call.slot > slot && call.returned_at.is_none();
             let call = &self.calls[index];
-            call.home_slot != slot
-                || (call.slot != slot || !self.may_have_jumped(index, word, region))
-                    && !self.calls[index + 1..].iter().any(hides)
+            // Also one that returns farther up.
+            let is_lap = call.slot == slot && self.may_lap(call, word, region);
+            let is_hidden = || self.calls[index + 1..].iter().any(hides);
+            let may_be_taken = || call.slot == slot && self.may_have_jumped(index, word, region) || is_hidden();
+            !is_lap && (call.home_slot != slot || !may_be_taken())
         });
         if is_clear {
             let dead = dead.into_iter().filter(|&call| self.calls[call].home_slot != slot).collect();
