@@ -271,6 +271,84 @@ static void interleaved(void)
 	truth("visit*%d leaf*%d", 2 * ROUNDS + 1, 3 * ROUNDS + 1);
 }
 
+static void *go_on(void *unused)
+{
+	swapcontext(&caller, &coroutine);
+	return unused;
+}
+
+static void stop(void *unused)
+{
+	(void)unused;
+	swapcontext(&coroutine, &caller);
+}
+
+static void call_untraced(void (*callback)(void *), void *argument)
+{
+	callback(argument);
+	noted++;
+}
+
+static void moving_body(void)
+{
+	void (*const functions[])(void (*)(void *), void *) = { visit, call_untraced };
+
+	for (int i = 0;; i++) {
+		functions[i % 2](stop, NULL);
+		noted++;
+	}
+}
+
+// Each call of visit returns on another thread. What next returns to the same place of the coroutine, on the thread where
+// visit was called, is another function.
+static void coroutine_changes_threads(void)
+{
+	pthread_t thread;
+
+	make_coroutine(moving_body, mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	for (int i = 0; i < ROUNDS; i++) {
+		go_on(NULL);
+		if (pthread_create(&thread, NULL, go_on, NULL) != 0)
+			exit(1);
+		pthread_join(thread, NULL);
+	}
+	truth("visit*%d", ROUNDS);
+}
+
+static ucontext_t both[2];
+static int which;
+
+static void stop_one(void *unused)
+{
+	(void)unused;
+	swapcontext(&both[which], &caller);
+}
+
+static void stopping_body(void)
+{
+	for (;;) {
+		visit(stop_one, NULL);
+		stop_one(NULL);
+	}
+}
+
+// The first coroutine's stack lies above that of the second, and its call begins and ends first.
+static void coroutines_in_one_mapping(void)
+{
+	char *memory = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	for (which = 0; which < 2; which++) {
+		make_coroutine(stopping_body, memory + (1 - which) * STACK);
+		both[which] = coroutine;
+		both[which].uc_mcontext.fpregs = &both[which].__fpregs_mem;
+	}
+	for (int i = 0; i < 2 * ROUNDS; i++) {
+		for (which = 0; which < 2; which++)
+			swapcontext(&caller, &both[which]);
+	}
+	truth("visit*%d", 2 * ROUNDS);
+}
+
 static const struct scenario scenarios[] = {
 	{ "long_jumps", long_jumps },
 	{ "long_jumps_for_a_second", long_jumps_for_a_second },
@@ -283,6 +361,8 @@ static const struct scenario scenarios[] = {
 	{ "coroutine_below", coroutine_below },
 	{ "coroutine_above", coroutine_above },
 	{ "interleaved", interleaved },
+	{ "coroutine_changes_threads", coroutine_changes_threads },
+	{ "coroutines_in_one_mapping", coroutines_in_one_mapping },
 };
 
 SCENARIOS(scenarios)

@@ -111,6 +111,7 @@ static __always_inline struct rt_measured *rt_measured(void)
 }
 
 #include "context.bpf.h"
+#include "foreign.bpf.h"
 #include "enter.h"
 #include "fault.bpf.h"
 #include "jump.h"
@@ -377,6 +378,8 @@ static __always_inline void on_return(struct pt_regs *ctx)
 	hit.is_fixed = cookie >> RT_RETURN_FIXED & 1;
 	hit.only_returns = cookie >> RT_RETURN_ONLY & 1;
 	hit.reach = words >= 0 && words < RED_ZONE ? RED_ZONE - words : 0;
+	if (has_foreign_calls)
+		end_foreign(hit.slot);
 	ended = begin_return(ctx, &hit, cookie) && rt_return(&hit);
 	count_site((u32)cookie, cookie >> RT_RETURN_STEPPED & 1, ended, begin);
 }

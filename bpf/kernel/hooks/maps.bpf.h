@@ -81,6 +81,9 @@ u64 exits_without_enter;
 volatile u32 looked_at;
 volatile u32 has_met_breakpoint;
 
+/* Whether a call ran on a stack that is not its thread's own. */
+volatile u32 has_foreign_calls;
+
 u32 last_location;
 u32 last_space;
 
@@ -195,6 +198,26 @@ struct {
 	__type(key, int);
 	__type(value, struct rt_faults);
 } faulted SEC(".maps");
+
+struct rt_foreign_key {
+	u64 slot; /* from which the call returns */
+	u32 process;
+	u32 reserved;
+};
+
+struct rt_foreign {
+	u64 id; /* of the oldest of the calls that return from there */
+	u32 location;
+	u32 has_ended; /* on another thread */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct rt_foreign_key);
+	__type(value, struct rt_foreign);
+} foreign_calls SEC(".maps");
 
 /* By location. Not in task storage: there Linux 7 finds no memory for more than 8 KiB. */
 struct {

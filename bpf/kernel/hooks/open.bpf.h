@@ -73,6 +73,17 @@ static __always_inline void write_left_call(struct open_walk *walk, u32 index)
 		write_open_values(walk->seq, &left->row.values);
 }
 
+/* Why a call may be over: as the frame says, or because another thread has gone on with it. */
+static __always_inline u32 open_doubt(const struct open_walk *walk, const struct rt_frame *frame)
+{
+	struct rt_foreign_key key = { .slot = rt_home_slot(frame), .process = walk->task->tgid };
+
+	if (frame->doubt || !rt_may_move(frame) ||
+	    !has_ended_elsewhere(bpf_map_lookup_elem(&foreign_calls, &key), walk->thread->location))
+		return frame->doubt;
+	return 1 + RT_UNTIMED_AMBIGUOUS;
+}
+
 static long write_open_step(u32 step, void *context)
 {
 	struct open_walk *walk = context;
@@ -94,10 +105,10 @@ static long write_open_step(u32 step, void *context)
 		frame = &walk->far->frame[far];
 	}
 	if (frame) {
-		fill_call(&open.call, walk->thread, frame, 0, frame->doubt ? RT_UNSEEN : RT_OPEN);
+		open.doubt = open_doubt(walk, frame);
+		fill_call(&open.call, walk->thread, frame, 0, open.doubt ? RT_UNSEEN : RT_OPEN);
 		open.path = frame->path;
 		open.has_record = leaves_record(frame, 0, RT_OPEN);
-		open.doubt = frame->doubt;
 	}
 	bpf_seq_write(walk->seq, &open, sizeof(open));
 	write_open_readings(walk, index);

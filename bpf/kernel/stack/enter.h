@@ -367,6 +367,8 @@ static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails, 
 		return;
 	}
 	rt_begin(hit, frame, caller, policy, tails, pops, arrival);
+	if (rt_may_move(frame))
+		rt_note_foreign(rt_home_slot(frame), frame->id);
 	thread->frames++;
 }
 

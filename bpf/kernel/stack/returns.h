@@ -192,21 +192,6 @@ static long rt_return_step(u32 step, void *context)
 	return 0;
 }
 
-/* The place of the call with this id among those that were left; RT_NONE if it is not there. */
-rt_rare u32 rt_search_left(const struct rt_hit *given, u64 id)
-{
-	struct rt_left *left = rt_left(0);
-	u32 i;
-
-	if (!given || !left || !id)
-		return RT_NONE;
-	for (i = 0; i < RT_LEFT_MAX; i++) {
-		if (left->call[i].frame.id == id)
-			return i;
-	}
-	return RT_NONE;
-}
-
 /* The call at this place was left, and returns after all. Its caller has got its time until then. */
 rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 {
@@ -230,7 +215,7 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 		if (rt_counters)
 			row = rt_row(&hit, parent_index, 0);
 	} else {
-		parent_index = rt_search_left(given, call->frame.parent);
+		parent_index = rt_search_left(call->frame.parent);
 		if (parent_index != RT_NONE) {
 			left_parent = &left->call[parent_index % RT_LEFT_MAX];
 			left_parent->later += hit.now - call->left;

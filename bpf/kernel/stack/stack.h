@@ -95,6 +95,12 @@ static void rt_ask_for_interim(const struct rt_hit *hit, u64 address);
 static void rt_see_context(const struct rt_hit *hit, const struct rt_frame *caller);
 /* Whether a region ends in jumps to another, where its tail calls are known. */
 static u32 rt_is_known_tail(u32 from, u32 to);
+/*
+ * A call enters on a stack that is not the thread's own: another thread may go on there. `slot`: where it returns from.
+ */
+static void rt_note_foreign(u64 slot, u64 id);
+/* Such a call ends on this thread. Returns whether it has ended on another one before, as far as is known. */
+rt_rare u32 rt_ended_elsewhere(u64 slot, u64 id);
 /* The thread that is hit; its counters, null while nothing is counted. */
 static struct rt_thread *rt_thread(void);
 static struct rt_measured *rt_measured(void);
@@ -339,6 +345,27 @@ static __always_inline const struct rt_values *rt_values(struct rt_hit *hit, u32
 	return row ? rt_valued(&row->values) : 0;
 }
 
+/* The place of the call with this id among those that were left; RT_NONE if it is not there. */
+rt_rare u32 rt_search_left(u64 id)
+{
+	struct rt_left *left = rt_left(0);
+	u32 i;
+
+	if (!left || !id)
+		return RT_NONE;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		if (left->call[i].frame.id == id)
+			return i;
+	}
+	return RT_NONE;
+}
+
+/* Whether another thread may go on with the call, and be where it returns. */
+static __always_inline int rt_may_move(const struct rt_frame *frame)
+{
+	return frame->policy == RT_POLICY_RETURN_SITE && !rt_is_ordered(frame->stack);
+}
+
 /* Ends one frame: the call leaves, its parent gets its time, it is taken out. */
 static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame, u32 index, u32 ending)
 {
@@ -347,6 +374,17 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 	const struct rt_values *values = rt_values(hit, index);
 	u64 duration = hit->now - frame->start;
 
+	if (rt_may_move(frame)) {
+		if (rt_ended_elsewhere(rt_home_slot(frame), frame->id)) {
+			frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
+			ending = RT_UNSEEN;
+		}
+		/* What ended before it has not made it: it was on another stack of the same mapping. */
+		if (ending == RT_RETURNED && frame->parent && !parent && rt_search_left(frame->parent) == RT_NONE) {
+			frame->parent = 0;
+			frame->depth = 0;
+		}
+	}
 	if (rt_words && values && values->waits && ending == RT_RETURNED)
 		rt_complete_values(index, frame->region);
 	if (ending == RT_UNSEEN) {

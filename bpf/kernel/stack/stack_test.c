@@ -73,6 +73,7 @@ struct rt_test {
 	u64 losses[RT_LOSSES];
 	u64 untimed[RT_UNTIMED_REASONS];
 	u64 asked_for; /* return address that a probe was last asked for; 0: none */
+	u64 elsewhere; /* slot of a call that has returned on another thread; 0: none */
 	u64 miscounted;
 	struct rt_call *records;
 	u64 count, room;
@@ -268,6 +269,19 @@ static void rt_ask_for_interim(const struct rt_hit *hit, u64 address)
 	current->asked_for = address;
 }
 
+static void rt_note_foreign(u64 slot, u64 id)
+{
+	(void)id;
+	if (current->elsewhere == slot)
+		current->elsewhere = 0;
+}
+
+static u32 rt_ended_elsewhere(u64 slot, u64 id)
+{
+	(void)id;
+	return slot && current->elsewhere == slot;
+}
+
 static u32 rt_is_known_tail(u32 from, u32 to)
 {
 	return current->world.is_known_tail(current->world.context, from, to);
@@ -304,6 +318,11 @@ void rt_test_free(struct rt_test *test)
 {
 	free(test->records);
 	free(test);
+}
+
+void rt_test_move(struct rt_test *test, u64 slot)
+{
+	test->elsewhere = slot;
 }
 
 static void count(struct rt_hit *hit)

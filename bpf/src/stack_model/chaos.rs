@@ -37,6 +37,10 @@ enum Op {
     Hook {
         slot: u64,
     },
+    /// What returns from the slot has done so on another thread.
+    ReturnElsewhere {
+        slot: u64,
+    },
     /// Something else is known of a return address; where a probe is there, `words` say that its caller catches.
     Learn {
         word: u64,
@@ -102,6 +106,7 @@ fn op() -> impl Strategy<Value = Op> {
         10 => hooked,
         5 => jump,
         5 => slot().prop_map(|slot| Op::Hook { slot }),
+        5 => slot().prop_map(|slot| Op::ReturnElsewhere { slot }),
         5 => learn,
         2 => (0..4_u32, 0..4_u32).prop_map(|(from, to)| Op::LearnTail { from, to }),
         1 => dive,
@@ -125,6 +130,7 @@ fn run(thread: &mut Thread, op: Op, now: u64) {
         }
         Op::Jump { from, target, stack, is_final } => thread.jump(from, target, stack, now, is_final),
         Op::Hook { slot } => thread.world.hook(slot),
+        Op::ReturnElsewhere { slot } => thread.returns_elsewhere(slot),
         Op::Learn { word, kind, words } => thread.world.set_arrival(word, ArrivalCode(kind), words),
         Op::LearnTail { from, to } => thread.world.add_tail(from, to),
         Op::Dive { stack, function, calls } => {

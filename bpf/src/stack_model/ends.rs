@@ -156,6 +156,20 @@ fn on_a_coroutine_it_is_so_if_the_caller_calls_from_further_up() {
 }
 
 #[test]
+fn what_has_ended_before_was_on_another_stack() {
+    check("other:f+500 other:g+480 other:f-500 other:g-480", &["f 1<0 0 returned 20/0", "g 2<0 0 returned 20/0"]);
+}
+
+#[test]
+fn what_has_returned_on_another_thread_returns_nowhere_else() {
+    check("other:f+500 m500 other:f-500", &["f 1<0 0 unseen 0/0"]);
+    check("other:f+500 m500 other:f+500 other:f-500", &["f 1<0 0 unseen 0/0", "f 2<0 0 returned 10/0"]);
+    untimed("other:f+500 m500", UntimedCode::RT_UNTIMED_AMBIGUOUS);
+    // On its own stack, a thread is alone.
+    check("f+500 m500 f-500", &["f 1<0 0 returned 20/0"]);
+}
+
+#[test]
 fn longjmp_over_three_frames_is_noticed_at_the_next_enter() {
     check(
         "a+100 b+90 c+80 d+70 e+95 e-95 a-100",

@@ -15,7 +15,8 @@
 //!
 //! `X@80` stands for untraced code that is called from `X`, `w80` for untraced code that writes to the
 //! address 80, `z80` for one that writes a zero, `h80` for another tracer that hooks the return there,
-//! `l80` for one that has lost what it replaced, `x80` for a page that goes out.
+//! `l80` for one that has lost what it replaced, `x80` for a page that goes out. `m80` says that what returns from the slot
+//! 80 has done so on another thread.
 //!
 //! What takes no time: `b>c` says that `b` is known to end in jumps to `c`. `X=placed` makes `X` an
 //! address with a probe and of several callees, `X=fixed` one of a single callee, which addresses are
@@ -89,7 +90,8 @@ impl Script {
         }
         self.now += TICK;
         if kind.is_ascii_digit() {
-            return self.disturb(first, word[1..].parse().unwrap());
+            let place = word[1..].parse().unwrap();
+            return if first == b'm' { self.thread.returns_elsewhere(place) } else { self.disturb(first, place) };
         }
         let (place, flags) = word[2..].split_once('/').unwrap_or((&word[2..], ""));
         let digits = place.trim_end_matches(char::is_alphabetic);

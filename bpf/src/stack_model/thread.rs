@@ -15,6 +15,7 @@ struct RawThread([u8; 0]);
 unsafe extern "C" {
     fn rt_test_new(location: u32, memory_is_short: u32, world: *const RawWorld) -> *mut RawThread;
     fn rt_test_fold(test: *mut RawThread, region: u32);
+    fn rt_test_move(test: *mut RawThread, slot: u64);
     fn rt_test_free(test: *mut RawThread);
     fn rt_test_enter(
         test: *mut RawThread,
@@ -106,6 +107,12 @@ impl Thread {
     pub fn fold(&mut self, region: u32) {
         // SAFETY: the thread lives as long as `self`.
         unsafe { rt_test_fold(self.raw, region) }
+    }
+
+    /// The call that returns from this slot, on a stack that is not the thread's own, has returned on another thread.
+    pub fn returns_elsewhere(&mut self, slot: u64) {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_move(self.raw, slot) }
     }
 
     /// A call enters.

@@ -1,5 +1,7 @@
 //! Control that leaves functions by other ways than a return, and other stacks than the thread's.
 
+use rtrace_model::Ending;
+
 use crate::common::rtrace;
 use crate::common::scenario::{Scenario, Truth};
 use crate::common::skip::Turn;
@@ -71,6 +73,19 @@ fn coroutines_on_a_stack_above() {
 #[test]
 fn coroutines_that_stop_inside_calls() {
     Scenario::new("jumps", "interleaved").truth(Truth::Counts).run();
+}
+
+#[test]
+fn what_returns_on_another_thread_is_not_timed() {
+    let Some(recording) = Scenario::new("jumps", "coroutine_changes_threads").truth(Truth::Counts).run() else {
+        return;
+    };
+    assert!(recording.calls().all(|call| call.ending == Ending::Unseen));
+}
+
+#[test]
+fn coroutines_whose_stacks_share_a_mapping_do_not_call_each_other() {
+    Scenario::new("jumps", "coroutines_in_one_mapping").run();
 }
 
 /// Who lands goes on for 20 ms.
