@@ -165,7 +165,7 @@ __noinline u64 first_arrival(u64 address, u32 space)
 		bpf_map_update_elem(&arrival_places, &key, place, BPF_ANY);
 	if (!known) {
 		ask_about(&key, place, RT_QUESTION_ARRIVAL, BPF_NOEXIST);
-		return answer(address, space);
+		return RT_ARRIVAL_ASKED;
 	}
 	if (!bpf_map_update_elem(&arrivals, &key, known, BPF_NOEXIST))
 		tell_address(&key, place, RT_QUESTION_NONE);
@@ -207,12 +207,12 @@ __noinline u32 has_vanished(u64 address, u32 space)
 }
 
 /* A return address whose probe cost too much, from which calls have come often enough since. */
-__noinline u64 missed_arrival(u64 address, u32 space)
+__noinline int missed_arrival(u64 address, u32 space)
 {
 	struct rt_arrival_key key = { .address = address, .space = space };
 
 	ask_about(&key, 0, RT_QUESTION_ARRIVAL, BPF_ANY);
-	return answer(address, space);
+	return 0;
 }
 
 static __always_inline u64 rt_known_arrival(const struct rt_hit *hit, u64 address)
@@ -222,17 +222,22 @@ static __always_inline u64 rt_known_arrival(const struct rt_hit *hit, u64 addres
 
 	if (!known)
 		return RT_UNKNOWN;
-	if (known->kind == RT_ARRIVAL_ASKED)
-		return answer(address, key.space);
 	/* One that several threads count at once may be counted less often; none goes below 0. */
-	if (known->kind == RT_ARRIVAL_DROPPED && known->words && !--known->words)
-		return missed_arrival(address, key.space);
+	if (known->kind == RT_ARRIVAL_DROPPED && known->words && !--known->words) {
+		missed_arrival(address, key.space);
+		return RT_ARRIVAL_ASKED;
+	}
 	return packed(known);
 }
 
 static __always_inline u64 rt_first_arrival(const struct rt_hit *hit, u64 address)
 {
 	return first_arrival(address, hit->thread->space);
+}
+
+static __always_inline u64 rt_answer(const struct rt_hit *hit, u64 address)
+{
+	return answer(address, hit->thread->space);
 }
 
 static __always_inline u32 rt_is_replaced(const struct rt_hit *hit, u64 address)

@@ -228,6 +228,8 @@ static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_fra
 	for (i = 0; i <= RT_SKIPS_MAX && home; i++) {
 		if (arrival == RT_UNKNOWN)
 			arrival = rt_first_arrival(hit, home);
+		if ((u32)arrival == RT_ARRIVAL_ASKED)
+			arrival = rt_answer(hit, home);
 		kind = arrival;
 		words = arrival >> 32;
 		if (kind != RT_ARRIVAL_SKIP)

@@ -83,6 +83,8 @@ rt_rare u64 rt_replaced(u64 slot);
 static u64 rt_known_arrival(const struct rt_hit *hit, u64 address);
 /* The same of one of which nothing is known: it is found out, or asked for. */
 static u64 rt_first_arrival(const struct rt_hit *hit, u64 address);
+/* The same of one that was asked for: the answer, if it comes soon. */
+static u64 rt_answer(const struct rt_hit *hit, u64 address);
 /* Whether what is known of a return address is of another file, which was mapped there before; it is forgotten then. */
 static u32 rt_is_replaced(const struct rt_hit *hit, u64 address);
 /* Whether the probe that detects returns to an address is not in memory any more. */

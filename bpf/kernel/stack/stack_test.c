@@ -243,6 +243,11 @@ static u64 rt_first_arrival(const struct rt_hit *hit, u64 address)
 	return rt_known_arrival(hit, address);
 }
 
+static u64 rt_answer(const struct rt_hit *hit, u64 address)
+{
+	return rt_known_arrival(hit, address);
+}
+
 static u32 rt_is_replaced(const struct rt_hit *hit, u64 address)
 {
 	(void)hit;
