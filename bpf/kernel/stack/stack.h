@@ -460,7 +460,7 @@ static __always_inline void rt_doubt_again(const struct rt_hit *hit, struct rt_f
 		return;
 	arrival = rt_known_arrival(hit, frame->home);
 	if (arrival == RT_UNKNOWN)
-		arrival = rt_first_arrival(hit, frame->home);
+		arrival = RT_ARRIVAL_ASKED;
 	if ((u32)arrival == RT_ARRIVAL_PLACED && rt_was_dropped(frame, arrival >> 33))
 		arrival = RT_ARRIVAL_DROPPED;
 	if ((u32)arrival == RT_ARRIVAL_PLACED && rt_is_replaced(hit, frame->home))

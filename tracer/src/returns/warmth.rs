@@ -20,7 +20,7 @@ use crate::pinned::open_path;
 const PERIOD: Duration = Duration::from_millis(4);
 
 /// Probes that are taken out together.
-const TOGETHER: usize = 16;
+const TOGETHER: usize = 4;
 
 /// Probes that make the kernel ready.
 pub struct Warmth<'a> {
