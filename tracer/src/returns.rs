@@ -128,8 +128,8 @@ pub struct ReturnSites<'a> {
     siblings: Siblings,
     links: Links<'a>,
     jumps: Jumps<'a>,
-    /// Probes that kept the kernel ready.
-    warm: Vec<Probes>,
+    /// What has kept the kernel ready.
+    warmth: Option<Warmth<'a>>,
     hits: SiteHits,
     /// By id.
     placed: Vec<Placed>,
@@ -175,7 +175,7 @@ impl<'a> ReturnSites<'a> {
             siblings: Siblings::default(),
             links: Links::new(programs),
             jumps: Jumps::new(programs, plan, patterns),
-            warm: Vec::new(),
+            warmth: None,
             hits: programs.site_hits()?,
             placed: Vec::new(),
             direct: HashMap::new(),
@@ -344,7 +344,7 @@ impl<'a> ReturnSites<'a> {
             let keeping = scope.spawn(move || warmth.keep(&ended));
             let answered = self.answer_with(scope, followed, gate, executed, exchange, is_over);
             drop(end);
-            self.warm = keeping.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            self.warmth = Some(keeping.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             answered
         })
     }
@@ -659,7 +659,7 @@ impl<'a> ReturnSites<'a> {
     pub fn into_probes(self) -> Vec<Probes> {
         let mut probes = self.links.into_probes();
         probes.extend(self.jumps.into_probes());
-        probes.extend(self.warm);
+        probes.extend(self.warmth.into_iter().flat_map(Warmth::into_probes));
         probes
     }
 }

@@ -51,12 +51,12 @@ impl<'a> Warmth<'a> {
 
     /// Keeps the kernel ready until somebody sends something, or cannot any more. On a thread of its own: who places probes
     /// also does what takes longer than a grace period.
-    pub fn keep(mut self, ended: &Receiver<()>) -> Vec<Probes> {
+    pub fn keep(mut self, ended: &Receiver<()>) -> Warmth<'a> {
         let _ahead = host::run_first();
         while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
             self.make_ready();
         }
-        self.into_probes()
+        self
     }
 
     /// The probes that are in place, once the others are gone.
