@@ -104,15 +104,15 @@ pub fn usually<T>(work: impl FnOnce() -> T) -> T {
 
 /// Keeps a thread off the CPU on which another one waits for it inside the kernel, where many kernels do not switch from
 /// one thread to another.
-pub struct Aside {
+pub struct OtherCpus {
     allowed: Option<CpuSet>,
     from: Option<u32>,
 }
 
-impl Aside {
+impl OtherCpus {
     /// The calling thread may run anywhere yet.
-    pub fn nowhere() -> Aside {
-        Aside { allowed: sched_getaffinity(None).ok(), from: None }
+    pub fn all() -> OtherCpus {
+        OtherCpus { allowed: sched_getaffinity(None).ok(), from: None }
     }
 
     /// From now on the calling thread stays off this CPU and no other, if it may run on another one.

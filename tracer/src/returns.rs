@@ -366,10 +366,13 @@ impl<'a> ReturnSites<'a> {
         let mut questions = self.programs.questions()?;
         // Return addresses for whose sites nobody waits any more.
         let mut late: Vec<QuestionRecord> = Vec::new();
-        let mut aside = host::Aside::nowhere();
+        let mut cpus = host::OtherCpus::all();
         let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         while !is_over.load(Ordering::Relaxed) {
             let is_busy = self.siblings.want_any() || !late.is_empty();
+            if !is_busy && let Some(cpu) = self.cpu_of_program() {
+                cpus.stay_off(cpu);
+            }
             let patience = if is_busy { Duration::ZERO } else { PATIENCE };
             wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience);
             // Who waits has been forked before: that is among what is taken now.
@@ -405,8 +408,8 @@ impl<'a> ReturnSites<'a> {
                 self.prime_executed(program.pid, loaded)?;
                 self.look_into(loaded.program, &path);
             }
-            if let Some(cpu) = met.last().map(|latest| latest.cpu).or_else(|| self.cpu_of_program()) {
-                aside.stay_off(cpu);
+            if let Some(latest) = met.last() {
+                cpus.stay_off(latest.cpu);
             }
             let waiting = if met.is_empty() { &mut late } else { &mut met };
             let latest = waiting.split_off(waiting.len().saturating_sub(MOST_AT_ONCE));
