@@ -27,7 +27,6 @@ use crate::attach::{Closing, Detachable, Governable};
 use crate::host;
 use crate::overhead::{self, CpuMeter, Surcharge};
 use crate::returns::Exchange;
-use crate::returns::warmth::Warmth;
 
 /// Time between two decisions.
 const TICK: Duration = Duration::from_millis(100);
@@ -155,7 +154,6 @@ pub struct Governor<'a> {
     windows: u32,
     /// Since when the last one takes time, and what hits in vain had taken before, until its probes have gone.
     looking: Option<(Instant, u64)>,
-    warmth: Warmth<'a>,
     /// How many regions the next one has, and the first of them.
     in_window: usize,
     first_in_window: RegionId,
@@ -184,7 +182,6 @@ impl<'a> Governor<'a> {
             window_at: now + WINDOW_PERIOD,
             windows: 0,
             looking: None,
-            warmth: Warmth::new(context.programs),
             in_window: FIRST_IN_WINDOW,
             first_in_window: RegionId(0),
             closing: Closing::default(),
@@ -221,8 +218,7 @@ impl<'a> Governor<'a> {
         let disarmed = host::now();
         self.report()?;
         self.closing.finish();
-        let probes = self.regions.into_values().flat_map(|region| region.detachable.probes);
-        let probes = probes.chain(self.warmth.into_probes()).collect();
+        let probes = self.regions.into_values().flat_map(|region| region.detachable.probes).collect();
         Ok(Remaining { probes, disarmed })
     }
 
@@ -393,8 +389,7 @@ impl<'a> Governor<'a> {
         // The program may end meanwhile, and its file with it.
         let place =
             |(path, sites): (&PathBuf, &Vec<Site>)| programs.attach(Role::Enter, path, self.context.pids, sites).ok();
-        // Else the first would be hit while the others wait for the kernel.
-        self.warmth.make_ready();
+        // The kernel is ready: else the first would be hit while the others wait for it.
         let placing = Instant::now();
         self.looking = Some((placing, programs.throttled_cost()?));
         let probes: Vec<Probes> = sites.iter().filter_map(place).collect();

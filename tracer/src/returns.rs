@@ -16,7 +16,7 @@ mod placed;
 mod siblings;
 mod spaces;
 mod usefulness;
-pub(crate) mod warmth;
+mod warmth;
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;

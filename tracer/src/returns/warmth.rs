@@ -39,7 +39,7 @@ impl<'a> Warmth<'a> {
     }
 
     /// Waits until the kernel is ready.
-    pub fn make_ready(&mut self) {
+    fn make_ready(&mut self) {
         let Some(file) = &self.file else { return };
         let nowhere = Site { file_offset: 0, cookie: 0 };
         // Where it is refused, probes come later.
