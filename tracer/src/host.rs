@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 
 use rtrace_model::{CallCost, ClockAnchor, Header, Percent, Timestamp, text_of};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::rank;
@@ -100,31 +99,6 @@ pub fn usually<T>(work: impl FnOnce() -> T) -> T {
     let done = work();
     let _ = rustix::process::setpriority_process(None, before);
     done
-}
-
-/// Keeps a thread off the CPU on which another one waits for it inside the kernel, where many kernels do not switch from
-/// one thread to another.
-pub struct OtherCpus {
-    allowed: Option<CpuSet>,
-    from: Option<u32>,
-}
-
-impl OtherCpus {
-    /// The calling thread may run anywhere yet.
-    pub fn all() -> OtherCpus {
-        OtherCpus { allowed: sched_getaffinity(None).ok(), from: None }
-    }
-
-    /// From now on the calling thread stays off this CPU and no other, if it may run on another one.
-    pub fn stay_off(&mut self, cpu: u32) {
-        let Some(mut others) = self.allowed.filter(|_| self.from != Some(cpu)) else { return };
-        self.from = Some(cpu);
-        if (cpu as usize) < CpuSet::MAX_CPU && others.count() > 1 {
-            others.unset(cpu as usize);
-        }
-        // It is only slower where it runs on all.
-        let _ = sched_setaffinity(None, &others);
-    }
 }
 
 /// The nice value of the calling thread.

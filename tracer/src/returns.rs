@@ -15,6 +15,7 @@ mod met;
 mod placed;
 mod siblings;
 mod spaces;
+mod standby;
 mod usefulness;
 mod warmth;
 
@@ -42,6 +43,7 @@ use self::links::{Links, Placement};
 use self::placed::Placed;
 use self::siblings::Siblings;
 use self::spaces::Spaces;
+use self::standby::Standby;
 use self::warmth::Warmth;
 use crate::address_spaces::AddressSpaces;
 use crate::callers::{CallerFile, Executed, Loaded};
@@ -50,7 +52,6 @@ use crate::gate::Gate;
 use crate::host;
 use crate::inspection::Turns;
 use crate::presence::{Presence, Process};
-use crate::proc_files::Stat;
 use crate::{privilege, target, translated};
 
 /// Longest wait for a question, and so for the end.
@@ -364,17 +365,14 @@ impl<'a> ReturnSites<'a> {
         // Calls are not timed until their sites are in place.
         let _ahead = host::run_first();
         let mut questions = self.programs.questions()?;
+        let standby = Standby::beside(questions.as_fd());
         // Return addresses for whose sites nobody waits any more.
         let mut late: Vec<QuestionRecord> = Vec::new();
-        let mut cpus = host::OtherCpus::all();
         let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         while !is_over.load(Ordering::Relaxed) {
             let is_busy = self.siblings.want_any() || !late.is_empty();
-            if !is_busy && let Some(cpu) = self.cpu_of_program() {
-                cpus.stay_off(cpu);
-            }
             let patience = if is_busy { Duration::ZERO } else { PATIENCE };
-            wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience);
+            standby.sleep(|| wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience));
             // Who waits has been forked before: that is among what is taken now.
             let waiting = gate.as_ref().map(Gate::waiting).unwrap_or_default();
             let (forked, mut met) = self.take(&mut questions)?;
@@ -407,9 +405,6 @@ impl<'a> ReturnSites<'a> {
                 self.place_met_in(program.pid, &loaded.files, TIME_AHEAD)?;
                 self.prime_executed(program.pid, loaded)?;
                 self.look_into(loaded.program, &path);
-            }
-            if let Some(latest) = met.last() {
-                cpus.stay_off(latest.cpu);
             }
             let waiting = if met.is_empty() { &mut late } else { &mut met };
             let latest = waiting.split_off(waiting.len().saturating_sub(MOST_AT_ONCE));
@@ -446,12 +441,6 @@ impl<'a> ReturnSites<'a> {
             }
         }
         Ok(())
-    }
-
-    /// The CPU on which the first thread of a process runs, or last did.
-    fn cpu_of_program(&self) -> Option<u32> {
-        const PROCESSOR: usize = 39;
-        Stat::of(*self.links.processes().first()?)?.number(PROCESSOR)?.try_into().ok()
     }
 
     /// The processes and the return addresses of which the kernel side has told.

@@ -28,7 +28,6 @@ static __always_inline struct rt_question *new_question(u64 address, u32 pid, u3
 	question->time = bpf_ktime_get_ns();
 	question->pid = pid;
 	question->space = space;
-	question->cpu = bpf_get_smp_processor_id();
 	return question;
 }
 
@@ -121,15 +120,17 @@ static long wait_step(u32 step, void *context)
 	return !known || known->kind != RT_ARRIVAL_ASKED || bpf_ktime_get_ns() > wait->until;
 }
 
-/* Nobody waits for some time where an answer was too late; twice as long each time that the next one is, too. */
+/* Nobody waits for some time where two answers were too late; twice as long each time that the next one is, too. */
 static __always_inline void see_answer(bool is_late, u64 now)
 {
-	if (!is_late || !impatience) {
-		impatience = PATIENCE;
+	if (!is_late) {
+		impatience = 0;
 		return;
 	}
 	impatient_until = now + impatience;
-	if (impatience < MOST_IMPATIENT)
+	if (!impatience)
+		impatience = PATIENCE;
+	else if (impatience < MOST_IMPATIENT)
 		impatience *= 2;
 }
 

@@ -251,8 +251,6 @@ struct rt_question {
 	u32 space;
 	u32 parent; /* of a process that was forked; of one that has lost its probes itself */
 	enum rt_question_kind kind;
-	u32 cpu; /* on which the thread runs that may wait for the answer */
-	u32 reserved;
 	struct rt_primed_key place; /* of the address; without an inode: in no file, or not looked up */
 };
 
@@ -555,7 +553,7 @@ _Static_assert(sizeof(struct rt_path_counts) == 128, "counts of a path");
 _Static_assert(sizeof(struct rt_path) == 480, "path");
 _Static_assert(sizeof(struct rt_arrival_key) == 16, "key of a return address");
 _Static_assert(sizeof(struct rt_primed_key) == 24, "key of a return address in a file");
-_Static_assert(sizeof(struct rt_question) == 64, "record of a return address");
+_Static_assert(sizeof(struct rt_question) == 56, "record of a return address");
 _Static_assert(sizeof(struct rt_counted_key) == 8, "key of counted calls");
 _Static_assert(RT_FRAMES == RT_FRAMES_NEAR + RT_FRAMES_FAR, "frames of a thread");
 

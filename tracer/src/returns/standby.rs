@@ -1,0 +1,118 @@
+//! Sees to it that who answers questions has a CPU.
+//!
+//! Threads wait for answers inside the kernel, where many kernels do not switch from one thread to another, and a
+//! thread that is woken is mostly to run where it ran last. So two threads wait for questions, on different halves of the
+//! CPUs: the one that answers, and one that moves it to its own half if it cannot run where it is.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io;
+use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
+
+/// Longest wait for a question, and so for the end.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Time for the thread that answers to wake up where nobody keeps it from its CPU.
+const AWAKENING: Duration = Duration::from_micros(30);
+
+/// What both threads know.
+#[derive(Default)]
+struct State {
+    is_asleep: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// A thread beside the one that answers.
+pub struct Standby {
+    state: Arc<State>,
+    watching: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Standby {
+    /// Stands by the calling thread, if it may run on several CPUs; `questions` can be read while there are some.
+    /// Without it, some answers are late.
+    pub fn beside(questions: BorrowedFd<'_>) -> Standby {
+        let state = Arc::new(State::default());
+        Standby { watching: Watch::new(&state, questions).map(|watch| std::thread::spawn(|| watch.keep())), state }
+    }
+
+    /// Waits, on the thread that answers.
+    pub fn sleep(&self, wait: impl FnOnce()) {
+        self.state.is_asleep.store(true, Ordering::Release);
+        wait();
+        self.state.is_asleep.store(false, Ordering::Release);
+    }
+}
+
+impl Drop for Standby {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, Ordering::Release);
+        if let Some(Err(panic)) = self.watching.take().map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// What the thread needs.
+struct Watch {
+    state: Arc<State>,
+    questions: OwnedFd,
+    answering: Pid,
+    /// The CPUs of the one that answers, and those of this one.
+    halves: [CpuSet; 2],
+}
+
+impl Watch {
+    /// `None` where there is no choice between CPUs.
+    fn new(state: &Arc<State>, questions: BorrowedFd<'_>) -> Option<Watch> {
+        let allowed = sched_getaffinity(None).ok().filter(|allowed| allowed.count() > 1)?;
+        let mut halves = [CpuSet::new(), CpuSet::new()];
+        let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+        cpus.enumerate().for_each(|(number, cpu)| halves[number % 2].set(cpu));
+        let questions = questions.try_clone_to_owned().ok()?;
+        Some(Watch { state: Arc::clone(state), questions, answering: gettid(), halves })
+    }
+
+    fn keep(mut self) -> io::Result<()> {
+        let asked = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        // Each question wakes it once, also where the one before waits to be answered.
+        let each = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&asked, self.questions.as_fd(), epoll::EventData::new_u64(0), each)?;
+        let timeout = Timespec::try_from(PATIENCE).ok();
+        let mut events = Vec::with_capacity(1);
+        self.share()?;
+        while !self.state.is_over.load(Ordering::Acquire) {
+            events.clear();
+            // A signal only makes the wait shorter.
+            let count = epoll::wait(&asked, spare_capacity(&mut events), timeout.as_ref());
+            if count.is_ok_and(|count| count > 0) && self.is_stuck() {
+                self.halves.reverse();
+                self.share()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn share(&self) -> io::Result<()> {
+        sched_setaffinity(Some(self.answering), &self.halves[0])?;
+        sched_setaffinity(None, &self.halves[1])
+    }
+
+    /// Whether the thread that answers does not get to it.
+    fn is_stuck(&self) -> bool {
+        let begin = Instant::now();
+        while self.state.is_asleep.load(Ordering::Acquire) {
+            if begin.elapsed() > AWAKENING {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+}
