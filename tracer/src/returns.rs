@@ -30,6 +30,7 @@ use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use rtrace_bpf::wire::{self, QuestionCode, QuestionRecord, SiteHitsRecord};
 use rtrace_bpf::{Arrival, Error, FilePlace, MAX_SITES, Probes, Programs, Questions, Since, Site, SiteHits};
 use rtrace_code::arrival::{self, Keeps, ReturnSite};
+use rtrace_code::calls::Callee;
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{ReturnSites as Summary, Timestamp};
 use rtrace_plan::Plan;
@@ -138,6 +139,8 @@ pub struct ReturnSites<'a> {
     direct: HashMap<(FileId, u64), Keeps>,
     /// Return addresses from which callers only return, but too many one above the other.
     only_returns: HashSet<(FileId, u64)>,
+    /// How many further calls of a callee are looked for where the next one is met in a file of a process.
+    met: HashMap<(u32, FileId, Callee), usize>,
     /// Those that are in place.
     known: HashMap<Key, u32>,
     /// Those that were taken out, and did not come back.
@@ -181,6 +184,7 @@ impl<'a> ReturnSites<'a> {
             placed: Vec::new(),
             direct: HashMap::new(),
             only_returns: HashSet::new(),
+            met: HashMap::new(),
             known: HashMap::new(),
             dropped: HashMap::new(),
             gone: HashMap::new(),
@@ -406,13 +410,14 @@ impl<'a> ReturnSites<'a> {
                 self.prime_executed(program.pid, loaded)?;
                 self.look_into(loaded.program, &path);
             }
-            let waiting = if met.is_empty() { &mut late } else { &mut met };
+            let is_awaited = !met.is_empty();
+            let waiting = if is_awaited { &mut met } else { &mut late };
             let latest = waiting.split_off(waiting.len().saturating_sub(MOST_AT_ONCE));
             late.append(&mut met);
             if latest.is_empty() {
                 self.place_shared()?;
             } else {
-                self.place(&latest)?;
+                self.place(&latest, is_awaited)?;
             }
             self.links.take_relinked()?;
             if exchange.levels_changed.swap(false, Ordering::Relaxed) {
@@ -511,6 +516,7 @@ impl<'a> ReturnSites<'a> {
         let gone = self.known.extract_if(|(pid, ..), _| ended.contains(pid)).map(|(_, id)| id).collect();
         self.forget_arrivals(gone)?;
         self.dropped.retain(|(pid, ..), _| !ended.contains(pid));
+        self.met.retain(|(pid, ..), _| !ended.contains(pid));
         Ok(())
     }
 

@@ -195,6 +195,37 @@ fn the_first_call_from_a_place_that_nobody_knew_is_timed() {
     }
 }
 
+/// With one call of a function, those behind it get their sites: the thread does not wait at each.
+#[test]
+fn a_plugin_calls_from_a_thousand_places_once_each() {
+    const CALLS: usize = 1000;
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let text = r#"#include <dlfcn.h>
+        int main(int argc, char **argv)
+        {
+            void *plugin;
+
+            begin(argc);
+            plugin = dlopen("plugin.so", RTLD_NOW);
+            return plugin ? ((int (*)(int))dlsym(plugin, "run"))(1) : puts(dlerror());
+        }"#;
+    let program = Program::of(text, &["-O1", "-Wl,-rpath,$ORIGIN"]);
+    let folder = program.0.path();
+    let library = folder.join("libnap.so").display().to_string();
+    let calls: String = (0..CALLS).map(|n| format!("if (x > {n}) return n; usleep(50); n += beat(x); ")).collect();
+    let plugin =
+        format!("int beat(int); int usleep(unsigned); int run(int x) {{ int n = 0; x = -x; {calls} return 0; }}");
+    compile_text(folder, &plugin, "plugin.so", &["-O1", "-shared", "-fPIC", &library]);
+    let options = ["--lib", &library, "--func", "beat"].map(str::to_owned);
+    for record in [Program::run, Program::attach] {
+        let (recording, told) = record(&program, &options);
+        let timed = recording.calls().filter(|call| call.duration.is_some()).count();
+        assert_eq!(recording.calls().count(), CALLS, "{told}");
+        let waited = recording.summary().return_sites.waited;
+        assert!(!recording.can_wait() || timed > CALLS / 2, "{timed} of {CALLS}, waited {waited} ns");
+    }
+}
+
 #[test]
 fn main_is_timed_though_it_is_called_once_and_through_a_pointer() {
     let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };

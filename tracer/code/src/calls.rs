@@ -119,7 +119,7 @@ pub fn confirmed(
 }
 
 /// Where a call leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Callee {
     /// To this address.
     Direct(u64),

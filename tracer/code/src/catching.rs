@@ -71,6 +71,15 @@ impl Catching {
         Some(self.function(offset.checked_sub(1)?)?.end)
     }
 
+    /// The function that has the byte in front of an offset of the file, and those behind it that begin before another
+    /// offset, if it is known.
+    pub fn functions(&self, offset: u64, end: u64) -> Vec<Range<u64>> {
+        let Some(first) = offset.checked_sub(1).and_then(|last| self.function(last)) else { return Vec::new() };
+        let from = self.ranges.partition_point(|function| function.start < first.start);
+        let functions = self.ranges[from..].iter().take_while(|function| function.start < end);
+        functions.map(|function| function.start..function.end).collect()
+    }
+
     /// Whether the function at an offset of the file may, or nothing is known of it.
     pub fn contains(&self, offset: u64) -> bool {
         self.function(offset).is_none_or(|function| function.catches)

@@ -1,12 +1,14 @@
 //! The code of callers around return addresses.
 
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_code::arrival::{self, Arrival, Keeps, ReturnSite};
+use rtrace_code::calls::{self, Callee};
 use rtrace_code::catching::Catching;
 use rtrace_code::instruction::Emulation;
 use rtrace_code::parallel;
@@ -23,6 +25,11 @@ const BEHIND: u64 = 128;
 /// Return addresses whose code is read at once, and bytes between two of them at the most.
 const TOGETHER: usize = 256;
 const NEAR: u64 = 64 << 10;
+
+/// Code in front of a call and behind it, in bytes, in which further calls are looked for.
+const FAR: u64 = 256 << 10;
+/// Calls that are found at once.
+const MOST_FOUND: usize = 4096;
 
 /// A file with callers.
 struct Caller {
@@ -55,6 +62,14 @@ impl Part {
     }
 }
 
+/// Further calls of one callee.
+struct Found {
+    /// Where they return to.
+    returns: Vec<u64>,
+    /// Where all of them are found.
+    within: Range<u64>,
+}
+
 /// Files with callers.
 pub(crate) struct Callers {
     emulation: Emulation,
@@ -63,13 +78,14 @@ pub(crate) struct Callers {
     files: HashMap<FileId, Option<Caller>>,
     /// Where code is not the file's any more in a process.
     altered: HashMap<FileId, Parts>,
+    found: HashMap<(FileId, Callee), Found>,
 }
 
 impl Callers {
     /// None yet. `emulation`: what the kernel does without a single step; `keeps`: what must be as it was at a return of
     /// which nothing is known.
     pub fn new(emulation: Emulation, keeps: Keeps) -> Callers {
-        Callers { emulation, keeps, files: HashMap::new(), altered: HashMap::new() }
+        Callers { emulation, keeps, files: HashMap::new(), altered: HashMap::new(), found: HashMap::new() }
     }
 
     /// Makes a file known, which can be reached by this path now; `looked_at`: what it held when calls were found in
@@ -139,6 +155,47 @@ impl Callers {
         self.catching(id).map_or(&[], |catching| catching.returns_twice(offset))
     }
 
+    /// Where the direct call leads that returns to this offset of a file. The address counts from where the file begins.
+    pub fn callee(&self, id: FileId, offset: u64) -> Option<Callee> {
+        let part = self.part(id, offset, offset)?;
+        calls::callee(&part.bytes, part.start, offset)
+    }
+
+    /// Where the next calls of the same callee return to, behind this return address.
+    pub fn next_calls(&mut self, id: FileId, offset: u64, callee: Callee, most: usize) -> Vec<u64> {
+        let is_known = |found: &&Found| found.within.contains(&offset);
+        let found = match self.found.get(&(id, callee)).filter(is_known) {
+            Some(found) => found,
+            None => {
+                let Some(found) = self.find_calls(id, offset, callee) else { return Vec::new() };
+                self.found.entry((id, callee)).insert_entry(found).into_mut()
+            }
+        };
+        let first = found.returns.partition_point(|&other| other <= offset);
+        found.returns[first..].iter().copied().take(most).collect()
+    }
+
+    fn find_calls(&self, id: FileId, offset: u64, callee: Callee) -> Option<Found> {
+        let end = offset.saturating_add(FAR);
+        let functions = self.catching(id)?.functions(offset, end);
+        let start = functions.first()?.start;
+        if offset - start > FAR {
+            return None;
+        }
+        let bytes = self.read(id, start..end)?;
+        let leads_there = |other| other == callee;
+        let mut returns = calls::candidates(
+            &bytes,
+            start,
+            |target| leads_there(Callee::Direct(target)),
+            |slot| leads_there(Callee::Slot(slot)),
+        );
+        returns.retain(|&other| other > offset);
+        returns.truncate(MOST_FOUND);
+        let within = offset..returns.last().copied().unwrap_or(end);
+        Some(Found { returns: calls::confirmed(&bytes, start, &functions, &returns, |_| Vec::new()), within })
+    }
+
     fn catching(&self, id: FileId) -> Option<&Catching> {
         Some(&self.known(id)?.catching)
     }
@@ -184,12 +241,17 @@ impl Callers {
 
     /// The part of a file with the code around the return addresses from the first to the last.
     fn part(&self, id: FileId, first: u64, last: u64) -> Option<Part> {
-        let file = self.files.get(&id)?.as_ref()?.file.file();
         let start = first.saturating_sub(BEFORE);
-        let mut bytes = vec![0; usize::try_from(last.saturating_add(BEHIND) - start).ok()?];
-        let length = file.read_at(&mut bytes, start).ok()?;
+        Some(Part { start, bytes: self.read(id, start..last.saturating_add(BEHIND))? })
+    }
+
+    /// These bytes of a file, as far as there are so many.
+    fn read(&self, id: FileId, range: Range<u64>) -> Option<Vec<u8>> {
+        let file = self.files.get(&id)?.as_ref()?.file.file();
+        let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
+        let length = file.read_at(&mut bytes, range.start).ok()?;
         bytes.truncate(length);
-        Some(Part { start, bytes })
+        Some(bytes)
     }
 }
 
@@ -211,6 +273,31 @@ mod tests {
         assert_eq!(callers.path(id), None);
         callers.add(id, &path, None);
         assert!(callers.path(id).is_some());
+    }
+
+    #[test]
+    fn further_calls_of_one_callee_are_found() {
+        const SOURCE: &str =
+            "int same(int), other(int); int one(int n) { return same(n) + 1 + same(n + 2) + other(n); }
+            int two(int n) { return other(n) + same(n); }";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("library");
+        if !compile_to(&path, "c", SOURCE, &["-shared", "-fPIC", "-O1", "-fno-optimize-sibling-calls"]) {
+            return;
+        }
+        let image = Image::open(&path).unwrap();
+        let (mut callers, id) = (Callers::new(Emulation::default(), Keeps::default()), (0, 0));
+        callers.add(id, &path, image.stamp());
+        let one = image.definitions().find(|definition| definition.name == "one").unwrap().address;
+        let code = image.code(one, 16).unwrap();
+        let first = (1..=16).map(|length| image.file_offset(one).unwrap() + length);
+        let first = first.filter(|&offset| callers.callee(id, offset).is_some()).min().unwrap();
+        let callee = callers.callee(id, first).unwrap();
+        let next = callers.next_calls(id, first, callee, 9);
+        assert_eq!(next.len(), 2, "{next:x?} in {code:x?}");
+        assert!(next.iter().all(|&next| next > first && callers.callee(id, next) == Some(callee)), "{next:x?}");
+        assert_eq!(callers.next_calls(id, next[0], callee, 9), next[1..]);
+        assert_eq!(callers.next_calls(id, first, callee, 1), next[..1]);
     }
 
     #[test]

@@ -7,9 +7,12 @@ use rtrace_code::arrival;
 
 use super::links::Placement;
 use super::placed::Placed;
-use super::{FileId, Key, ReturnSites};
+use super::{FileId, Key, MOST_SHARED, ReturnSites};
 use crate::presence::Process;
 use crate::privilege;
+
+/// Sites that are placed with one that was met, at the most: they take the kernel some 0.3 ms.
+const MOST_NEXT: usize = 64;
 
 /// What becomes of a return address that was met.
 enum Decision {
@@ -22,13 +25,13 @@ enum Decision {
 }
 
 impl ReturnSites<'_> {
-    /// Places the sites for return addresses that the kernel side has met.
-    pub(super) fn place(&mut self, asked: &[QuestionRecord]) -> Result<(), Error> {
+    /// Places the sites for return addresses that the kernel side has met; `is_awaited`: threads wait for them.
+    pub(super) fn place(&mut self, asked: &[QuestionRecord], is_awaited: bool) -> Result<(), Error> {
         let mut answers: HashMap<u32, Vec<(u64, Arrival)>> = HashMap::new();
         let mut placements: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
         self.spaces.may_have_changed();
         for question in asked {
-            match self.decide(question)? {
+            match self.decide(question, is_awaited)? {
                 Decision::Nothing => {}
                 Decision::Answer(answer) => {
                     answers.entry(question.space).or_default().push((question.address, answer));
@@ -51,10 +54,14 @@ impl ReturnSites<'_> {
                 placed => placed?,
             };
             let mut offsets = Vec::with_capacity(sites.len());
+            let mut primed = Vec::new();
             for site in sites {
                 let is_refused = refused.contains(&site.id);
                 let answer = if is_refused { Arrival::Impossible } else { self.in_place(site.id) };
                 let Placed { offset, ref met, is_interim, .. } = self.placed[site.id as usize];
+                if met.is_empty() && !is_refused {
+                    primed.push((self.placed[site.id as usize].place(), answer));
+                }
                 // Of the address of an interim site, what is known stays true.
                 for &(space, address) in met.iter().filter(|_| !is_interim) {
                     answers.entry(space).or_default().push((address, answer));
@@ -65,13 +72,14 @@ impl ReturnSites<'_> {
                     offsets.push(offset);
                 }
             }
+            self.programs.prime(&primed)?;
             self.share(pid, file, &offsets);
         }
         answers.into_iter().try_for_each(|(space, arrivals)| self.programs.set_arrivals(space, &arrivals))
     }
 
     /// What is to become of a return address.
-    fn decide(&mut self, question: &QuestionRecord) -> Result<Decision, Error> {
+    fn decide(&mut self, question: &QuestionRecord, is_awaited: bool) -> Result<Decision, Error> {
         let QuestionRecord { address, pid, space, .. } = *question;
         let met = FilePlace::of(&question.place);
         let (file, offset) = match (self.spaces.find(question), met) {
@@ -117,12 +125,34 @@ impl ReturnSites<'_> {
         };
         Ok(match arrival {
             arrival::Arrival::Site(site) => {
-                Decision::Place(file, self.sites(file, offset, pid, site, vec![(space, address)]))
+                let mut sites = self.sites(file, offset, pid, site, vec![(space, address)]);
+                if is_awaited {
+                    sites.extend(self.next_sites(pid, file, offset));
+                }
+                Decision::Place(file, sites)
             }
             arrival::Arrival::Skip { words } => Decision::Answer(Arrival::Skip(words)),
             arrival::Arrival::Never => Decision::Answer(self.never_met(file, offset)),
             arrival::Arrival::Impossible => Decision::Answer(Arrival::Impossible),
         })
+    }
+
+    /// The sites of the next calls of the same callee: who calls it from one place that is not known yet may go through
+    /// thousands. Twice as many each time that one of them is met.
+    fn next_sites(&mut self, pid: u32, file: FileId, offset: u64) -> Vec<Placement> {
+        let Some(callee) = self.callers.callee(file, offset) else { return Vec::new() };
+        let met = self.met.entry((pid, file, callee)).or_default();
+        let most = (*met).min(MOST_NEXT).min(MOST_SHARED.saturating_sub(self.known.len()));
+        *met = (*met * 2).clamp(1, MOST_NEXT);
+        let mut next = if most > 0 { self.callers.next_calls(file, offset, callee, most) } else { Vec::new() };
+        next.retain(|&offset| !self.known.contains_key(&(pid, file, offset)));
+        let arrivals = self.callers.arrivals(file, &next, |_| None);
+        let sites = next.into_iter().zip(arrivals).filter_map(|(offset, arrival)| match arrival {
+            arrival::Arrival::Site(site) => Some((offset, site)),
+            _ => None,
+        });
+        let sites: Vec<_> = sites.collect();
+        sites.into_iter().map(|(offset, site)| self.add(file, offset, pid, site, Vec::new())).collect()
     }
 
     /// The interim site at a return address from where a caller only returns, but to an address that has no site yet.
