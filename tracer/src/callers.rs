@@ -253,8 +253,8 @@ pub struct Executed<'a> {
 pub struct Loaded {
     /// The program; none where it is no program that loads files, such as a script: its interpreter is executed, too.
     pub program: Option<FileId>,
-    /// All of them.
-    pub files: Vec<FileId>,
+    /// All of them, each with a path.
+    pub files: Vec<(FileId, PathBuf)>,
     /// Those with direct calls of traced functions.
     pub callers: Vec<CallerFile>,
     /// The same of those that it may load later, and mostly never does.
@@ -277,11 +277,13 @@ impl<'a> Executed<'a> {
         let Executed { traced, libraries, known } = self;
         let look = |id| {
             let Ok(mut files) = linker::closure(program, &target::environment()) else { return Loaded::default() };
-            let ids = |files: &[PathBuf]| files.iter().filter_map(|path| identity(path)).collect::<Vec<FileId>>();
+            let ids = |files: &[PathBuf]| {
+                files.iter().filter_map(|path| Some((identity(path)?, path.clone()))).collect::<Vec<_>>()
+            };
             let needed = ids(&files);
             files.extend_from_slice(libraries);
             let files = loadable(&files);
-            let is_needed = |file: &CallerFile| needed.contains(&(file.device, file.inode));
+            let is_needed = |file: &CallerFile| needed.iter().any(|(id, _)| *id == (file.device, file.inode));
             let (callers, later) = of_command(&files, traced).into_iter().partition(is_needed);
             let jumps = jumps::among_files(&files);
             Loaded { program: Some(id), files: [needed, ids(libraries)].concat(), callers, later, jumps }

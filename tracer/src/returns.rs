@@ -34,6 +34,7 @@ use rtrace_code::calls::Callee;
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{ReturnSites as Summary, Timestamp};
 use rtrace_plan::Plan;
+use rtrace_symbolizer::modules;
 use rtrace_symbolizer::parts::Parts;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -79,6 +80,8 @@ const MOST_SHARED: usize = MAX_SITES as usize;
 pub const TIME_AHEAD: Duration = Duration::from_secs(1);
 /// The same in a child, whose calls are missing meanwhile.
 const TIME_AHEAD_IN_CHILD: Duration = Duration::from_millis(250);
+/// Time to look into files by which a process may call, while it waits.
+const TIME_TO_LOOK: Duration = Duration::from_millis(100);
 /// A batch of sites takes about so long, as far as it can be told.
 const BATCH_TIME: Duration = Duration::from_millis(30);
 const FIRST_BATCH: usize = 256;
@@ -223,19 +226,14 @@ impl<'a> ReturnSites<'a> {
     pub fn prime(&mut self, pid: u32, files: &[CallerFile], time: Duration) -> Result<(), Error> {
         let path = target::program_of(pid);
         let program = target::identity(&path).ok();
-        self.look_into(program, &path);
+        let mapped = modules::of_process(pid).unwrap_or_default();
+        let mapped: Vec<_> = mapped.iter().map(|module| ((module.device, module.inode), module.open_path())).collect();
+        self.callers
+            .look_into(mapped.iter().map(|(file, path)| (*file, path.as_path())), Instant::now() + TIME_TO_LOOK);
         for file in files {
             self.siblings.try_all(pid, program, (file.device, file.inode));
         }
         self.prime_within(pid, program, files.iter().collect(), time, MOST_AHEAD)
-    }
-
-    /// Looks at a program before threads wait for sites in it.
-    fn look_into(&mut self, program: Option<FileId>, path: &Path) {
-        if let Some(file) = program {
-            self.callers.add(file, path, None);
-            self.callers.look_into(file);
-        }
     }
 
     /// The same in a process that waits to execute a program, for the files that are still to be tried in that.
@@ -408,7 +406,8 @@ impl<'a> ReturnSites<'a> {
                 self.see_jumps(program.pid, &loaded.jumps)?;
                 self.place_met_in(program.pid, &loaded.files, TIME_AHEAD)?;
                 self.prime_executed(program.pid, loaded)?;
-                self.look_into(loaded.program, &path);
+                let files = loaded.files.iter().map(|(file, path)| (*file, path.as_path()));
+                self.callers.look_into(files, Instant::now() + TIME_TO_LOOK);
             }
             let is_awaited = !met.is_empty();
             let waiting = if is_awaited { &mut met } else { &mut late };

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_code::arrival::{self, Arrival, Keeps, ReturnSite};
@@ -209,9 +210,20 @@ impl Callers {
         known.get_or_init(look).as_ref()
     }
 
-    /// Finds out what the tables of a file say, which takes long the first time.
-    pub fn look_into(&self, id: FileId) {
-        self.known(id);
+    /// Finds out until then what the tables of these files say, which takes long the first time: calls may come from
+    /// there, and threads wait. Those that are left are looked into when somebody is met there.
+    pub fn look_into<'p>(&mut self, files: impl IntoIterator<Item = (FileId, &'p Path)>, until: Instant) {
+        let mut ids = Vec::new();
+        for (id, path) in files {
+            self.add(id, path, None);
+            ids.push(id);
+        }
+        let look = |&id: &FileId| {
+            if Instant::now() < until {
+                self.known(id);
+            }
+        };
+        parallel::map(&ids, look);
     }
 
     /// The site at the return address itself.

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashSet};
@@ -165,12 +166,12 @@ impl ReturnSites<'_> {
     ///
     /// # Errors
     /// As for [`answer`](ReturnSites::answer).
-    pub(super) fn place_met_in(&mut self, pid: u32, files: &[FileId], time: Duration) -> Result<(), Error> {
+    pub(super) fn place_met_in(&mut self, pid: u32, files: &[(FileId, PathBuf)], time: Duration) -> Result<(), Error> {
         if self.before.is_some() {
             return Ok(());
         }
         let until = Instant::now() + time;
-        let met = |file: &FileId| Some((*file, self.siblings.met.get(file)?.clone()));
+        let met = |(file, _): &(FileId, PathBuf)| Some((*file, self.siblings.met.get(file)?.clone()));
         let met: Vec<_> = files.iter().filter_map(met).collect();
         met.into_iter().try_for_each(|(file, offsets)| self.place_met(pid, file, &offsets, until))
     }
