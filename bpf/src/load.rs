@@ -44,13 +44,14 @@ impl Programs {
         if options.is_governed {
             governed::configure(&mut open).map_err(load_error)?;
         }
+        let may_wait = options.mechanism != Mechanism::Single && cpus.len() > 1;
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         constants.follow_children = options.follow_children;
         constants.sees_exec_coming = sees_exec_coming;
         constants.sees_registers = sees_registers;
         constants.probes_of_first_thread = options.mechanism == Mechanism::Single;
         constants.may_step = options.steps;
-        constants.may_wait = options.mechanism != Mechanism::Single && cpus.len() > 1;
+        constants.may_wait = may_wait;
         constants.rt_words = options.words;
         constants.rt_counters = u32::try_from(options.counters.len().min(MAX_COUNTERS)).expect("a small number");
         for (source, counter) in constants.counter_sources.iter_mut().zip(options.counters) {
@@ -104,6 +105,7 @@ impl Programs {
             levels: options.levels.min(contexts::MAX_LEVELS),
             is_profiled: options.profile.is_some(),
             is_governed: options.is_governed,
+            may_wait,
             shared,
             entries_seen,
             calm: OnceLock::new(),

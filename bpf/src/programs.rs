@@ -43,6 +43,7 @@ pub struct Programs {
     pub(crate) levels: u32,
     pub(crate) is_profiled: bool,
     pub(crate) is_governed: bool,
+    pub(crate) may_wait: bool,
     pub(crate) shared: Shared,
     pub(crate) entries_seen: Mapped<u64>,
     pub(crate) calm: OnceLock<HitTimes>,
@@ -130,6 +131,11 @@ impl Programs {
     /// How probes are attached.
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
+    }
+
+    /// Whether threads wait for the return sites of calls from places where none is yet.
+    pub fn may_wait(&self) -> bool {
+        self.may_wait
     }
 
     /// Writes down from now on where probes are placed, before they are.

@@ -269,6 +269,11 @@ impl<'a> ReturnSites<'a> {
             }
             let mut placements = Vec::new();
             let is_new = |offset: &u64| !self.known.contains_key(&(pid, id, *offset));
+            // Where threads wait, the site of a call that may never happen is not worth the hits of its loop.
+            let joined: HashMap<u64, u64> = match self.programs.may_wait() {
+                true => file.returns.iter().filter_map(|call| Some((call.offset, call.joined?))).collect(),
+                false => HashMap::new(),
+            };
             let mut returns: Vec<u64> = file.returns.iter().map(|call| call.offset).filter(is_new).collect();
             // Compilers put first what is hardly ever executed.
             returns.drain(..returns.len().saturating_sub(self.room(most)));
@@ -278,7 +283,9 @@ impl<'a> ReturnSites<'a> {
                 let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
                 match arrival {
                     arrival::Arrival::Site(site) => {
-                        placements.extend(self.sites(id, offset, pid, site, Vec::new()));
+                        if joined.get(&offset).is_none_or(|&joined| joined > u64::from(site.distance)) {
+                            placements.extend(self.sites(id, offset, pid, site, Vec::new()));
+                        }
                     }
                     arrival::Arrival::Skip { words } => primed.push((place, Arrival::Skip(words))),
                     arrival::Arrival::Never => primed.push((place, self.never_met(id, offset))),

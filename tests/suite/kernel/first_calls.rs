@@ -226,6 +226,34 @@ fn a_plugin_calls_from_a_thousand_places_once_each() {
     }
 }
 
+/// Others come along behind an assertion all the time, and nobody returns there.
+#[test]
+fn calls_that_loops_pass_by_have_no_site_until_they_happen() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let text = r#"int main(int argc, char **argv)
+        {
+            volatile long rounds = 300000;
+            long n, sum = 0;
+
+            begin(argc);
+            for (n = 0; n < rounds; n++) {
+                __asm__ volatile("test %0, %0; jns 1f; mov %0, %%rdi; call beat@PLT; 1: nop" : : "r"(n)
+                                 : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory");
+                sum += n;
+            }
+            return beat(sum & 7) > 8;
+        }"#;
+    let program = Program::of(text, &["-O2", "-mno-red-zone"]);
+    let options = ["--lib".to_owned(), program.0.path().join("libnap.so").display().to_string()];
+    for record in [Program::run, Program::attach] {
+        let (recording, _) = record(&program, &options);
+        let calls: Vec<&Call> = recording.calls().collect();
+        assert!(matches!(calls[..], [call] if call.duration.is_some()), "{calls:?}");
+        let in_vain = recording.summary().return_sites.unmatched;
+        assert!(!recording.can_wait() || in_vain < 100, "{in_vain}");
+    }
+}
+
 #[test]
 fn main_is_timed_though_it_is_called_once_and_through_a_pointer() {
     let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };

@@ -88,6 +88,15 @@ pub fn calls_of(code: &[u8], start: u64) -> Calls {
     calls
 }
 
+/// A call that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confirmed {
+    /// The virtual address behind it.
+    pub behind: u64,
+    /// In how many bytes from there others come along in its loop that do not make the call.
+    pub joined: Option<u64>,
+}
+
 /// Those of the sorted candidates at which a call really ends to which control comes, and after which its function goes
 /// on.
 ///
@@ -98,7 +107,7 @@ pub fn confirmed(
     ranges: &[Range<u64>],
     candidates: &[u64],
     tables: impl Fn(&Range<u64>) -> Vec<u64>,
-) -> Vec<u64> {
+) -> Vec<Confirmed> {
     let mut confirmed = Vec::new();
     let mut rest = candidates;
     for range in ranges {
@@ -113,7 +122,9 @@ pub fn confirmed(
             tables(range).into_iter().for_each(|target| flow.follow(target));
         }
         flow.calls.sort_unstable();
-        confirmed.extend(within.iter().filter(|candidate| flow.calls.binary_search(candidate).is_ok()));
+        let loops = flow.loops();
+        let calls = within.iter().copied().filter(|candidate| flow.calls.binary_search(candidate).is_ok());
+        confirmed.extend(calls.map(|behind| Confirmed { behind, joined: loops.joined_behind(behind) }));
     }
     confirmed
 }
@@ -177,7 +188,7 @@ mod tests {
         let ranges: Vec<_> = functions.iter().map(|(start, end)| START + start..START + end).collect();
         let confirmed = confirmed(code, START, &ranges, &candidates, |_| Vec::new());
         let place = |address: Vec<u64>| address.into_iter().map(|address| address - START).collect();
-        (place(candidates), place(confirmed))
+        (place(candidates), place(confirmed.into_iter().map(|call| call.behind).collect()))
     }
 
     #[test]

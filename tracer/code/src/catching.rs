@@ -111,9 +111,8 @@ fn calls(image: &Image, frames: &[FrameRange], slots: &HashSet<u64>) -> Calls {
         let bytes = image.code_from(segment.start).unwrap_or_default();
         let possible = candidates(bytes, segment.start, is_linked, |slot| slots.contains(&slot));
         let first = functions.partition_point(|function| function.start < segment.start);
-        calls
-            .confirmed
-            .extend(confirmed(bytes, segment.start, &functions[first..], &possible, |range| text.tables(range)));
+        let confirmed = confirmed(bytes, segment.start, &functions[first..], &possible, |range| text.tables(range));
+        calls.confirmed.extend(confirmed.into_iter().map(|call| call.behind));
         calls.possible.extend(possible);
     }
     calls

@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 
+use rtrace_symbolizer::parts;
+
 use crate::instruction::LONGEST;
 use crate::text::branch_target;
 
@@ -42,6 +44,8 @@ pub struct Flow<'a> {
     pub calls: Vec<u64>,
     /// Where its direct jumps go that leave the range.
     pub leaves: Vec<u64>,
+    /// Its direct jumps that stay in the range: from where, and to where.
+    pub jumps: Vec<(u64, u64)>,
     /// The instructions that were come to, in bytes.
     pub covered: u64,
     /// It has a return.
@@ -59,9 +63,9 @@ impl<'a> Flow<'a> {
     pub fn new(bytes: &'a [u8], start: u64) -> Flow<'a> {
         let range = start..start + bytes.len() as u64;
         let starts = Starts::new(&range);
-        let (calls, leaves) = (Vec::new(), Vec::new());
+        let (calls, leaves, jumps) = (Vec::new(), Vec::new(), Vec::new());
         let (covered, returns, jumps_indirectly, runs_off, is_broken) = (0, false, false, false, false);
-        Flow { bytes, range, starts, calls, leaves, covered, returns, jumps_indirectly, runs_off, is_broken }
+        Flow { bytes, range, starts, calls, leaves, jumps, covered, returns, jumps_indirectly, runs_off, is_broken }
     }
 
     /// Adds what control comes to from this address on.
@@ -93,7 +97,12 @@ impl<'a> Flow<'a> {
                 }
                 self.starts.add(at);
                 self.covered += instruction.len() as u64;
-                open.extend(branch_target(&instruction));
+                if let Some(target) = branch_target(&instruction) {
+                    open.push(target);
+                    if self.range.contains(&target) {
+                        self.jumps.push((at, target));
+                    }
+                }
                 has_called = false;
                 match instruction.flow_control() {
                     FlowControl::Call | FlowControl::IndirectCall => {
@@ -116,6 +125,14 @@ impl<'a> Flow<'a> {
         }
     }
 
+    /// The loops of what was come to.
+    pub fn loops(&self) -> Loops {
+        let mut targets: Vec<u64> = self.jumps.iter().map(|&(_, target)| target).collect();
+        targets.sort_unstable();
+        let back = self.jumps.iter().filter(|(from, target)| target <= from);
+        Loops { targets, bodies: parts::union(back.map(|&(from, target)| target..from + 1).collect()) }
+    }
+
     /// Whether it comes to an instruction that has one of these bytes.
     pub fn has_byte_of(&self, part: &Range<u64>) -> bool {
         let first = part.start.saturating_sub(LONGEST as u64 - 1).max(self.range.start);
@@ -124,6 +141,25 @@ impl<'a> Flow<'a> {
             let length = || Decoder::new(64, code, DecoderOptions::NONE).decode().len() as u64;
             self.starts.contains(address) && address + length() > part.start
         })
+    }
+}
+
+/// Where control comes in the loops of a function.
+pub struct Loops {
+    /// Where its jumps lead, sorted.
+    targets: Vec<u64>,
+    /// From their first instructions to their last; sorted, those that overlap as one.
+    bodies: Vec<Range<u64>>,
+}
+
+impl Loops {
+    /// In how many bytes behind a call that returns to this address others come along that do not make it, if it stands
+    /// in a loop.
+    pub fn joined_behind(&self, address: u64) -> Option<u64> {
+        let body = self.bodies.partition_point(|body| body.end <= address);
+        let body = self.bodies.get(body).filter(|body| body.contains(&address))?;
+        let target = *self.targets.get(self.targets.partition_point(|&target| target < address))?;
+        (target < body.end).then(|| target - address)
     }
 }
 
@@ -180,6 +216,24 @@ mod tests {
         assert_eq!(ends(&[0xff, 0xe0]), (false, true, false, false)); // jmp rax
         assert_eq!(ends(&[0x74, 1, 0xc3, 0x06]), (true, false, false, true)); // je 3; ret; 3: nonsense
         assert_eq!(ends(&[0xec, 0xc3]), (false, false, false, true)); // in al,dx
+    }
+
+    #[test]
+    fn calls_that_loops_pass_by_are_known() {
+        let joined = |code: &[u8], address: u64| {
+            let mut flow = Flow::new(code, 0x1000);
+            flow.follow(0x1000);
+            flow.loops().joined_behind(0x1000 + address)
+        };
+        // 0: je 7; call; 7: nop; dec eax; jne 0; ret
+        let code = [0x74, 5, 0xe8, 0, 1, 0, 0, 0x90, 0xff, 0xc8, 0x75, 0xf4, 0xc3];
+        assert_eq!(joined(&code, 7), Some(0));
+        // The same without the loop.
+        assert_eq!(joined(&code[..10], 7), None);
+        // 0: call; nop; 6: dec eax; jne 0; ret
+        assert_eq!(joined(&[0xe8, 0, 1, 0, 0, 0x90, 0xff, 0xc8, 0x75, 0xf6, 0xc3], 5), None);
+        // 0: je 8; call; nop; 8: dec eax; jne 0; ret
+        assert_eq!(joined(&[0x74, 6, 0xe8, 0, 1, 0, 0, 0x90, 0xff, 0xc8, 0x75, 0xf4, 0xc3], 7), Some(1));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_code::arrival::Keeps;
-use rtrace_code::calls::{Callee, callee, candidates, confirmed, stubs};
+use rtrace_code::calls::{Callee, Confirmed, callee, candidates, confirmed, stubs};
 use rtrace_code::text::{Addresses, Text};
 use rtrace_symbolizer::open_regular;
 
@@ -116,10 +116,11 @@ impl<'a> Callees<'a> {
             Callee::Direct(target) => self.targets.keeps.get(&target).copied(),
             Callee::Slot(slot) => self.slots.keeps.get(&slot).copied(),
         };
-        let call = |address| Return {
-            offset: place + (address - start),
-            keeps: keeps(address).unwrap_or(Keeps::READABLE),
+        let call = |Confirmed { behind, joined }| Return {
+            offset: place + (behind - start),
+            keeps: keeps(behind).unwrap_or(Keeps::READABLE),
             is_direct: true,
+            joined,
         };
         confirmed.into_iter().map(call).collect()
     }

@@ -194,7 +194,8 @@ impl Callers {
         returns.retain(|&other| other > offset);
         returns.truncate(MOST_FOUND);
         let within = offset..returns.last().copied().unwrap_or(end);
-        Some(Found { returns: calls::confirmed(&bytes, start, &functions, &returns, |_| Vec::new()), within })
+        let confirmed = calls::confirmed(&bytes, start, &functions, &returns, |_| Vec::new());
+        Some(Found { returns: confirmed.into_iter().map(|call| call.behind).collect(), within })
     }
 
     fn catching(&self, id: FileId) -> Option<&Catching> {
