@@ -14,5 +14,6 @@ pub mod target;
 pub mod terminal;
 pub mod text;
 pub mod tree;
+pub mod tries;
 pub mod truth;
 pub mod workload;

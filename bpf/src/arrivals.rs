@@ -218,7 +218,7 @@ impl Programs {
         self.shared.stepped_returns.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Nanoseconds that threads have waited for probes at return addresses that they met.
+    /// Nanoseconds that threads have waited for probes: at return addresses that they met, and in children.
     pub fn waited(&self) -> u64 {
         self.shared.waited.load(std::sync::atomic::Ordering::Relaxed)
     }

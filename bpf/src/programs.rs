@@ -68,6 +68,7 @@ pub(crate) struct Shared {
     exits_without_enter: &'static AtomicU64,
     pub(crate) stepped_returns: &'static AtomicU64,
     pub(crate) waited: &'static AtomicU64,
+    longest_for_children: &'static AtomicU64,
     last_space: &'static AtomicU32,
     looked_at: &'static AtomicU32,
     has_met_breakpoint: &'static AtomicU32,
@@ -96,6 +97,7 @@ impl Shared {
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
                 stepped_returns: AtomicU64::from_ptr(&raw mut bss.stepped_returns),
                 waited: AtomicU64::from_ptr(&raw mut bss.waited),
+                longest_for_children: AtomicU64::from_ptr(&raw mut bss.for_children.longest),
                 last_space: AtomicU32::from_ptr(&raw mut bss.last_space),
                 looked_at: AtomicU32::from_ptr(&raw mut bss.looked_at),
                 has_met_breakpoint: AtomicU32::from_ptr(&raw mut bss.has_met_breakpoint),
@@ -136,6 +138,12 @@ impl Programs {
     /// Whether threads wait for the return sites of calls from places where none is yet.
     pub fn may_wait(&self) -> bool {
         self.may_wait
+    }
+
+    /// A process that forks waits from now on until its child has its probes, for so many nanoseconds at the most; 0: it does
+    /// not.
+    pub fn wait_for_children(&self, longest_ns: u64) {
+        self.shared.longest_for_children.store(longest_ns, Ordering::Relaxed);
     }
 
     /// Writes down from now on where probes are placed, before they are.

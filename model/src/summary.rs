@@ -102,7 +102,7 @@ pub struct ReturnSites {
     pub unmatched: u64,
     /// Of the hits, those whose instruction the kernel single-stepped.
     pub single_stepped: u64,
-    /// Nanoseconds that threads have waited for probes at return addresses that they were the first to meet.
+    /// Nanoseconds that threads have waited for probes: at return addresses that they were the first to meet, and in children.
     #[serde(default)]
     pub waited: u64,
 }

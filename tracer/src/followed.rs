@@ -1,8 +1,8 @@
 //! The processes with probes: each has links of its own, so that no other process has a breakpoint.
 //!
 //! A child inherits the breakpoints with the memory of its parent, but the kernel runs no program there
-//! before the child has links, too. They are placed as soon as the kernel side reports the fork, for which
-//! the kernel takes some tens of milliseconds. What a child calls before that in a library that
+//! before the child has links, too. They are placed as soon as the kernel side reports the fork, while the parent
+//! waits inside the kernel, if they are few. What a child calls before that in a library that
 //! it maps is not recorded; an event reports such a blind window. There is none if the child meets no breakpoint
 //! meanwhile, as most children that execute a program do. Links outlive an exec, and where there is a gate
 //! (`gate`) a child executes another program only once they are placed: that has its probes before it maps
@@ -48,6 +48,10 @@ pub struct Overwritten {
     /// File offsets of the sites, in bytes, sorted.
     pub offsets: Vec<u64>,
 }
+
+/// A process that forks waits until its child has its probes, unless there are more sites: the kernel takes 5 us for each.
+const LONGEST_WAIT_NS: u64 = 10_000_000;
+const MOST_WAITED_FOR: usize = 1024;
 
 #[derive(Default)]
 struct State {
@@ -192,6 +196,8 @@ impl<'a> Followed<'a> {
         state.placed.extend(attachment.placed.iter().cloned());
         let number = state.placed.len();
         state.placed_since.resize(number, host::now());
+        let sites: usize = state.placed.iter().map(Placed::number).sum();
+        self.programs.wait_for_children(if sites <= MOST_WAITED_FOR { LONGEST_WAIT_NS } else { 0 });
         Ok(attachment)
     }
 

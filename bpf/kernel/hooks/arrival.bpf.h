@@ -59,8 +59,7 @@ static __always_inline bool tell_address(const struct rt_arrival_key *key, const
 	return true;
 }
 
-#define PATIENCE 3000000 /* nanoseconds that a thread waits for an answer, which mostly comes within a tenth of them */
-#define MOST_IMPATIENT 48000000 /* nanoseconds for which nobody waits, at most, after answers that did not come */
+#define MOST_PAUSED 16 /* times as long as one waits, nobody does after answers that did not come */
 
 #define ASKED_SHIFT 20 /* nanoseconds by which the time of asking is told */
 
@@ -108,30 +107,46 @@ static __always_inline u64 packed(const struct rt_arrival *arrival)
 }
 
 struct rt_wait {
-	struct rt_arrival_key key;
+	union {
+		struct rt_arrival_key key;
+		u32 child;
+	};
 	u64 until;
 };
 
-static long wait_step(u32 step, void *context)
+/* Nobody waits for some time where two answers were too late; twice as long each time that the next one is, too. */
+static __always_inline void see_answer(struct rt_patience *patience, bool is_late, u64 now)
+{
+	u64 pause = patience->pause;
+
+	if (!is_late) {
+		patience->pause = 0;
+		return;
+	}
+	patience->until = now + pause;
+	if (pause < patience->longest * MOST_PAUSED)
+		patience->pause = pause ? 2 * pause : patience->longest;
+}
+
+/* Waits for user space as long as the step says so. Returns whether it may. */
+static __always_inline bool wait_for(struct rt_patience *patience, struct rt_wait *wait, long (*step)(u32, void *))
+{
+	u64 begin = bpf_ktime_get_ns();
+
+	if (!may_wait || !patience->longest || begin < patience->until)
+		return false;
+	wait->until = begin + patience->longest;
+	bpf_loop(1 << 20, step, wait, 0);
+	__sync_fetch_and_add(&waited, bpf_ktime_get_ns() - begin);
+	return true;
+}
+
+static long wait_for_site_step(u32 step, void *context)
 {
 	struct rt_wait *wait = context;
 	struct rt_arrival *known = bpf_map_lookup_elem(&arrivals, &wait->key);
 
 	return !known || known->kind != RT_ARRIVAL_ASKED || bpf_ktime_get_ns() > wait->until;
-}
-
-/* Nobody waits for some time where two answers were too late; twice as long each time that the next one is, too. */
-static __always_inline void see_answer(bool is_late, u64 now)
-{
-	if (!is_late) {
-		impatience = 0;
-		return;
-	}
-	impatient_until = now + impatience;
-	if (!impatience)
-		impatience = PATIENCE;
-	else if (impatience < MOST_IMPATIENT)
-		impatience *= 2;
 }
 
 /*
@@ -141,18 +156,33 @@ static __always_inline void see_answer(bool is_late, u64 now)
  */
 __noinline u64 answer(u64 address, u32 space)
 {
-	u64 begin = bpf_ktime_get_ns();
-	struct rt_wait wait = { .key = { .address = address, .space = space }, .until = begin + PATIENCE };
+	struct rt_wait wait = { .key = { .address = address, .space = space } };
 	struct rt_arrival *known = bpf_map_lookup_elem(&arrivals, &wait.key);
 
-	if (may_wait && begin >= impatient_until && known && known->kind == RT_ARRIVAL_ASKED &&
-	    (u32)(begin >> ASKED_SHIFT) - known->words < 2) {
-		bpf_loop(1 << 20, wait_step, &wait, 0);
+	if (known && known->kind == RT_ARRIVAL_ASKED &&
+	    (u32)(bpf_ktime_get_ns() >> ASKED_SHIFT) - known->words < 2 &&
+	    wait_for(&for_sites, &wait, wait_for_site_step)) {
 		known = bpf_map_lookup_elem(&arrivals, &wait.key);
-		__sync_fetch_and_add(&waited, bpf_ktime_get_ns() - begin);
-		see_answer(known && known->kind == RT_ARRIVAL_ASKED, wait.until);
+		see_answer(&for_sites, known && known->kind == RT_ARRIVAL_ASKED, wait.until);
 	}
 	return known ? packed(known) : RT_ARRIVAL_ASKED;
+}
+
+static long wait_for_child_step(u32 step, void *context)
+{
+	struct rt_wait *wait = context;
+
+	return !bpf_map_lookup_elem(&unlinked, &wait->child) || bpf_ktime_get_ns() > wait->until;
+}
+
+/* A child was forked, which runs once the current thread goes on. This one waits until the child has its probes. */
+__noinline int wait_for_child(u32 child)
+{
+	struct rt_wait wait = { .child = child };
+
+	if (wait_for(&for_children, &wait, wait_for_child_step))
+		see_answer(&for_children, bpf_map_lookup_elem(&unlinked, &child), wait.until);
+	return 0;
 }
 
 /* A return address that is met for the first time. Not static, as above. */

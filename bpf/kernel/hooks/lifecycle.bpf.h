@@ -72,6 +72,8 @@ static __always_inline void on_fork(struct task_struct *parent, struct task_stru
 		begin_unlinked(pid, child_pid, child);
 		if (bpf_map_update_elem(&traced, &child_pid, &copy, BPF_ANY) || !tell_process(child_pid, copy.space, pid))
 			count_loss(RT_NO_REGION, RT_LOSS_EVENT);
+		else
+			wait_for_child(child_pid);
 	}
 	emit_event(RT_EVENT_FORK, pid, parent->pid, child_pid);
 }

@@ -90,9 +90,17 @@ u32 last_space;
 /* Hits of return sites that the kernel single-stepped. */
 u64 stepped_returns;
 
-/* Until when nobody waits for answers, and for how long nobody will after the next one that is late. */
-volatile u64 impatient_until;
-volatile u64 impatience;
+/* How long threads wait for user space. */
+struct rt_patience {
+	u64 longest; /* nanoseconds */
+	u64 until; /* before that nobody waits */
+	u64 pause; /* for so long nobody will after the next answer that is late */
+};
+
+/* For the probe at a return address, which mostly comes within a tenth of a millisecond. */
+struct rt_patience for_sites = { .longest = 3000000 };
+/* For the probes of a child; 0: they take longer than that. */
+struct rt_patience for_children;
 /* Nanoseconds that threads have waited for answers. */
 u64 waited;
 

@@ -12,6 +12,7 @@ use crate::common::rtrace;
 use crate::common::scenario::{Scenario, Truth};
 use crate::common::skip::{Turn, installed};
 use crate::common::target::{Flavour, TESTS, Target};
+use crate::common::tries::in_one_of_some_tries;
 use crate::common::truth::Thread;
 
 /// What a call cost by the program's own account, taken around the call.
@@ -41,7 +42,7 @@ fn costs(stderr: &[u8]) -> BTreeMap<Thread, Vec<Cost>> {
 fn calls_count_what_the_kernel_tells_the_thread() {
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("counted", Flavour::Cet);
-    in_one_of_some_tries(|| compare_costs(&target));
+    in_one_of_some_tries(TRIES, || compare_costs(&target));
 }
 
 fn compare_costs(target: &Target) -> Result<(), String> {
@@ -73,13 +74,8 @@ fn compare_costs(target: &Target) -> Result<(), String> {
 }
 
 /// A virtual machine that is not run for a moment shows in one clock and not in the other, mostly where threads
-/// are switched: clocks of the kernel's own were up to a millisecond apart there. What is wrong with rtrace
-/// would be so in each try.
-fn in_one_of_some_tries(attempt: impl Fn() -> Result<(), String>) {
-    const TRIES: usize = 8;
-    let faults: Vec<String> = (0..TRIES).map_while(|_| attempt().err()).collect();
-    assert!(faults.len() < TRIES, "{faults:#?}");
-}
+/// are switched: clocks of the kernel's own were up to a millisecond apart there.
+const TRIES: usize = 8;
 
 /// Short calls, of which all that is between the time stamps and the reading of counters would show.
 #[test]
@@ -105,7 +101,7 @@ fn time_stamps_count_only_while_the_thread_runs() {
         return println!("skipped: this machine has no event msr/tsc/");
     }
     let target = Target::build("counted", Flavour::Cet);
-    in_one_of_some_tries(|| compare_time_stamps(&target));
+    in_one_of_some_tries(TRIES, || compare_time_stamps(&target));
 }
 
 fn compare_time_stamps(target: &Target) -> Result<(), String> {

@@ -10,6 +10,10 @@ use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::skip::{Turn, installed};
 use crate::common::target::compile_text;
+use crate::common::tries::in_one_of_some_tries;
+
+/// On a machine that is busy, more answers are late than these tests allow.
+const TRIES: usize = 3;
 
 /// `nap` says from when to when it ran, `beat` takes no time. At its end, the program says when that began.
 const LIBRARY: &str = r#"
@@ -99,7 +103,8 @@ impl Program {
 }
 
 /// Each call of `nap` lasts at least as long as it says, and ends before the next begins, or the end of the program.
-fn compare(recording: &Recording, told: &str) {
+/// Returns which one is not timed.
+fn compare(recording: &Recording, told: &str) -> Result<(), String> {
     let words = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let time = |word: &str| word.parse::<u64>().unwrap();
     let (mut naps, mut end) = (Vec::new(), 0);
@@ -116,13 +121,14 @@ fn compare(recording: &Recording, told: &str) {
     assert_eq!(calls.len(), naps.len());
     let next = naps.iter().skip(1).map(|&(from, _)| from).chain([end]);
     for ((number, (call, &(from, to))), next) in calls.iter().zip(&naps).enumerate().zip(next) {
-        let Some(duration) = call.duration else { panic!("call {number} of {} is not timed: {told}", naps.len()) };
+        let Some(duration) = call.duration else { return Err(format!("call {number} of {}: {told}", naps.len())) };
         let recorded = call.start.0..=call.start.0 + duration;
         assert!(
             recorded.contains(&from) && recorded.contains(&to) && *recorded.end() <= next,
             "call {number}: {recorded:?} is not {from} to {to}, before {next}"
         );
     }
+    Ok(())
 }
 
 /// By `run` and by `attach`, compiled in each of these ways.
@@ -132,8 +138,10 @@ fn check(text: &str, ways: &[&[&str]]) {
         let program = Program::of(text, flags);
         let options = ["--lib".to_owned(), program.0.path().join("libnap.so").display().to_string()];
         for record in [Program::run, Program::attach] {
-            let (recording, told) = record(&program, &options);
-            compare(&recording, &told);
+            in_one_of_some_tries(TRIES, || {
+                let (recording, told) = record(&program, &options);
+                compare(&recording, &told)
+            });
         }
     }
 }
@@ -174,7 +182,7 @@ fn each_call_of_a_function_that_only_returns_comes_from_another_place() {
     check(&text, &[&["-O1"], &["-O2", "-no-pie"]]);
 }
 
-/// The thread waits for its return site. On a machine that is busy, some answers are late.
+/// The thread waits for its return site.
 #[test]
 fn the_first_call_from_a_place_that_nobody_knew_is_timed() {
     const CALLS: usize = 100;
@@ -186,12 +194,23 @@ fn the_first_call_from_a_place_that_nobody_knew_is_timed() {
     let program = Program::of(&text, &["-O1"]);
     let options = ["--lib".to_owned(), program.0.path().join("libnap.so").display().to_string()];
     for record in [Program::run, Program::attach] {
-        let (recording, _) = record(&program, &options);
-        let waited = recording.summary().return_sites.waited;
-        let can_wait = recording.can_wait();
-        let timed = recording.calls().filter(|call| call.duration.is_some()).count();
-        assert_eq!((recording.calls().count(), waited > 0), (CALLS, can_wait));
-        assert!(!can_wait || timed > CALLS * 3 / 4, "{timed} of {CALLS}, waited {waited} ns");
+        in_one_of_some_tries(TRIES, || {
+            let (recording, _) = record(&program, &options);
+            let waited = recording.summary().return_sites.waited;
+            let can_wait = recording.can_wait();
+            assert_eq!((recording.calls().count(), waited > 0), (CALLS, can_wait));
+            are_timed(&recording, CALLS * 3 / 4)
+        });
+    }
+}
+
+/// Whether so many calls are timed, if threads wait.
+fn are_timed(recording: &Recording, least: usize) -> Result<(), String> {
+    let timed = recording.calls().filter(|call| call.duration.is_some()).count();
+    let waited = recording.summary().return_sites.waited;
+    match recording.can_wait() && timed < least {
+        true => Err(format!("{timed}, waited {waited} ns")),
+        false => Ok(()),
     }
 }
 
@@ -218,11 +237,11 @@ fn a_plugin_calls_from_a_thousand_places_once_each() {
     compile_text(folder, &plugin, "plugin.so", &["-O1", "-shared", "-fPIC", &library]);
     let options = ["--lib", &library, "--func", "beat"].map(str::to_owned);
     for record in [Program::run, Program::attach] {
-        let (recording, told) = record(&program, &options);
-        let timed = recording.calls().filter(|call| call.duration.is_some()).count();
-        assert_eq!(recording.calls().count(), CALLS, "{told}");
-        let waited = recording.summary().return_sites.waited;
-        assert!(!recording.can_wait() || timed > CALLS / 2, "{timed} of {CALLS}, waited {waited} ns");
+        in_one_of_some_tries(TRIES, || {
+            let (recording, told) = record(&program, &options);
+            assert_eq!(recording.calls().count(), CALLS, "{told}");
+            are_timed(&recording, CALLS / 2)
+        });
     }
 }
 
@@ -263,13 +282,54 @@ fn main_is_timed_though_it_is_called_once_and_through_a_pointer() {
         let library = program.0.path().join("libnap.so").display().to_string();
         let options = ["--lib", "exe", "--lib", &library, "--func", "main", "--func", "nap"].map(str::to_owned);
         let (recording, told) = program.run(&options);
-        compare(&recording, &told);
+        compare(&recording, &told).unwrap();
         let region = recording.regions().iter().find(|region| region.name == "main").expect("it is traced").id;
         let calls: Vec<&Call> = recording.calls().filter(|call| call.region == region).collect();
         assert!(
             matches!(calls[..], [call] if call.duration.is_some_and(|time| time > 1_000_000)),
             "{flags:?}: {calls:?}"
         );
+    }
+}
+
+/// Their parent waits until they have probes.
+#[test]
+fn children_that_call_at_once_miss_nothing() {
+    const CHILDREN: usize = 20;
+    const CALLS: usize = 50;
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let text = format!(
+        r#"
+        #include <sys/wait.h>
+        int main(int argc, char **argv)
+        {{
+            int i, n = 0;
+
+            begin(argc);
+            for (i = 0; i < {CHILDREN}; i++) {{
+                if (!fork()) {{
+                    for (i = 0; i < {CALLS}; i++)
+                        n = beat(n);
+                    _exit(0);
+                }}
+                wait(NULL);
+            }}
+            return beat(n) > 1;
+        }}"#
+    );
+    let program = Program::of(&text, &["-O1"]);
+    let options = ["--lib".to_owned(), program.0.path().join("libnap.so").display().to_string()];
+    for (record, follow) in [(Program::run as fn(&Program, &[String]) -> _, &[][..]), (Program::attach, &["--follow"])]
+    {
+        let follow = follow.iter().map(|&option: &&str| option.to_owned()).collect::<Vec<_>>();
+        in_one_of_some_tries(TRIES, || {
+            let (recording, _) = record(&program, &[&options[..], &follow].concat());
+            let whole = (recording.calls().count() - 1) / CALLS;
+            let windows = recording.summary().blind_windows as usize;
+            assert!(whole + windows >= CHILDREN, "{whole} whole, {windows} blind windows");
+            let are_enough = !recording.can_wait() || whole >= CHILDREN * 3 / 4;
+            are_enough.then_some(()).ok_or_else(|| format!("{whole} whole"))
+        });
     }
 }
 
