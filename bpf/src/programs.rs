@@ -205,7 +205,7 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::Kernel`], [`Error::Decode`].
-    pub fn take_unlinked(&self, pid: u32) -> Result<Unlinked, Error> {
+    pub fn unlinked(&self, pid: u32) -> Result<Unlinked, Error> {
         let action = || Error::kernel("ask what a child has done");
         self.shared.has_met_breakpoint.store(0, Ordering::SeqCst);
         self.shared.looked_at.store(pid, Ordering::SeqCst);
@@ -224,6 +224,12 @@ impl Programs {
             has_run: has_met || is(UnlinkedBit::RT_UNLINKED_RAN),
             has_executed: is(UnlinkedBit::RT_UNLINKED_EXECUTED),
         })
+    }
+
+    /// A child has all its probes: its parent waits no longer, if it does.
+    pub fn release_child(&self, pid: u32) {
+        // It is not there where the child was never known. Else its parent goes on a little later.
+        let _ = self.skel.maps.unlinked.delete(&pid.to_ne_bytes());
     }
 
     /// The number of a process's address space now; none if it is not traced.

@@ -248,7 +248,7 @@ impl<'a> Followed<'a> {
 
     /// What a child has done without links. Where functions are throttled, it may not have inherited their breakpoints.
     fn unlinked(&self, pid: u32) -> Result<Unlinked, Error> {
-        let unlinked = self.programs.take_unlinked(pid)?;
+        let unlinked = self.programs.unlinked(pid)?;
         Ok(Unlinked { has_run: unlinked.has_run || self.programs.is_governed(), ..unlinked })
     }
 
