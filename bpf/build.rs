@@ -14,7 +14,7 @@ const SANITIZERS: [&str; 3] = ["-fsanitize=address,undefined", "-fno-sanitize-re
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for name in ["rtrace", "step", "plain"] {
+    for name in ["rtrace", "step", "plain", "sampling"] {
         SkeletonBuilder::new()
             .source(format!("kernel/{name}.bpf.c"))
             .obj(out.join(format!("{name}.bpf.o")))

@@ -30,6 +30,7 @@ mod profile;
 mod programs;
 mod reader;
 mod registers;
+mod sampling;
 mod self_test;
 mod site;
 mod skeleton;
@@ -66,5 +67,6 @@ pub use options::{
 pub use programs::{Observer, OpenThread, Programs, Unlinked};
 pub use reader::{Reader, Records};
 pub use registers::may_step;
+pub use sampling::{Samples, sample};
 pub use self_test::{Abilities, best_mechanism, probe};
 pub use site::{AttachTarget, EVERYWHERE, Role, Site};

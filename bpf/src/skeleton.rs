@@ -11,6 +11,11 @@ pub mod step {
     include!(concat!(env!("OUT_DIR"), "/step.skel.rs"));
 }
 
+/// The program that notes where processes spend CPU time.
+pub mod sampling {
+    include!(concat!(env!("OUT_DIR"), "/sampling.skel.rs"));
+}
+
 /// The programs that need nothing of the kernel's types.
 pub mod plain {
     include!(concat!(env!("OUT_DIR"), "/plain.skel.rs"));

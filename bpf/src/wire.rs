@@ -22,6 +22,7 @@ pub use crate::skeleton::rtrace::types::{
     rt_tail_key as TailKey, rt_tails as TailsCode, rt_traced as TracedCode, rt_unlinked as UnlinkedBit,
     rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode, rt_values as ValuesRecord,
 };
+pub use crate::skeleton::sampling::types::rt_place as PlaceKey;
 
 /// The region of a loss whose region is not known.
 pub const NO_REGION: u32 = u32::MAX;
@@ -66,6 +67,7 @@ records! {
     PathKey => "a key of the call paths",
     PathCounts => "the counts of a call path",
     PathRecord => "a call path",
+    PlaceKey => "a place where CPU time is spent",
     PrimedKey => "a key of the return addresses in files",
     ProcessRecord => "a process",
     ProgramRecord => "a program that fetches values",

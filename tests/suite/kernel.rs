@@ -32,6 +32,7 @@ mod ranks;
 mod readers;
 mod real_programs;
 mod registers;
+mod sampling;
 mod shapes;
 mod sinks;
 mod stubs;

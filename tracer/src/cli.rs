@@ -26,6 +26,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod sampled;
 mod screen;
 mod shortage;
 mod silence;

@@ -4,8 +4,11 @@ pub mod mappings;
 
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::time::Duration;
 
-use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr};
+use perf_event_open_sys::bindings::{
+    PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_SOFTWARE, perf_event_attr,
+};
 
 /// Whose events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,4 +40,20 @@ pub fn open(mut attributes: perf_event_attr, subject: Subject) -> io::Result<Own
     }
     // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// A clock that interrupts a CPU whenever it has worked for so long. It does not run yet.
+///
+/// # Errors
+/// As [`open`].
+pub fn clock(cpu: u32, period: Duration) -> io::Result<OwnedFd> {
+    let mut attributes = perf_event_attr {
+        type_: PERF_TYPE_SOFTWARE,
+        config: u64::from(PERF_COUNT_SW_CPU_CLOCK),
+        ..perf_event_attr::default()
+    };
+    attributes.__bindgen_anon_1.sample_period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+    attributes.set_disabled(1);
+    attributes.set_exclude_idle(1);
+    open(attributes, Subject::Cpu(cpu))
 }

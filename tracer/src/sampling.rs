@@ -1,147 +1,168 @@
-//! How often the functions of a plan are called, counted for a while, to tell beforehand what
-//! tracing them would cost.
+//! Where running processes spend CPU time, sampled.
 //!
-//! Only entries are probed, and the programs count them in the kernel: no exit is touched, and
-//! nothing is sent per call.
+//! A clock on each CPU notes once a millisecond where the process is that runs there. No probe is placed and no code of
+//! the processes is touched, so a look costs them a few percent, however many processes and functions there are. It
+//! finds time, not calls: a function that is called often may take little of it.
 
-use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rtrace_bpf::{Mechanism, ProfileOptions};
-use rtrace_code::arrival::Keeps;
-use rtrace_code::instruction::Emulation;
-use rtrace_model::{
-    Batch, Event, EventKind, LocationId, PathId, PathProfile, RegionId, Sink, SinkError, Summary, Timestamp,
-};
-use rtrace_plan as plan;
-use rtrace_plan::{Exit, Plan};
+use rtrace_bpf::{Samples, online_cpus};
+use rtrace_model::RegionId;
+use rtrace_plan::PlannedLibrary;
+use rtrace_symbolizer::Error;
+use rtrace_symbolizer::address_space::AddressSpace;
+use rtrace_symbolizer::modules::{self, Module};
 
-use crate::counters::Counters;
-use crate::guard::Guard;
-use crate::late_loads::LateLoads;
-use crate::options::Options;
-use crate::overhead::cpu_time;
-use crate::privilege;
-use crate::recorder::{self, Extras, Setup, Subject};
-use crate::samples::Samplers;
-use crate::watch::Watches;
+use crate::{perf, session};
 
-/// Functions and threads are told apart; a row each.
-const MAX_ROWS: u32 = 1 << 16;
-/// Nothing is sent per call.
-const RING_BYTES: u32 = 1 << 16;
+/// CPU time between two samples of one CPU: no whole number of the periods of other timers, the kernel's and those of
+/// profilers, which would keep step with it and interrupt always just before it or just behind it.
+const PERIOD: Duration = Duration::from_nanos(1_017_071);
 
-/// What was counted.
+/// Different places for which there is room at the most; some 100 bytes each.
+const MOST_PLACES: u128 = 1 << 18;
+const FEWEST_PLACES: u128 = 1 << 10;
+
+/// Between two looks at whether it is to end sooner.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Device and inode of a file.
+type FileId = (u64, u64);
+
+/// Where processes spent CPU time, in samples.
 #[derive(Clone, Debug, Default)]
 pub struct Sampled {
-    /// How long.
+    /// For how long they were sampled.
     pub time: Duration,
-    /// CPU time that the processes used meanwhile, the counting of their calls included.
-    pub cpu: Duration,
-    /// Calls of each region.
-    pub calls: HashMap<RegionId, u64>,
+    /// In the kernel, on behalf of the processes.
+    pub in_kernel: u64,
+    /// In code that belongs to no ELF file, as that which is made at run time.
+    pub in_no_file: u64,
+    /// In code of which it is not known what was mapped there: the mapping came and went, or changed meanwhile.
+    pub unknown: u64,
+    /// Taken, but not noted where, for lack of room. They are in none of the others.
+    pub lost: u64,
+    /// By the offset of the instruction in the file, in bytes.
+    files: HashMap<FileId, BTreeMap<u64, u64>>,
 }
 
-/// Counts the calls that these processes make of what the plan holds; `emulated`: as
-/// it was planned. It ends before its time when `stop` is set.
+impl Sampled {
+    /// All of which it was noted where.
+    pub fn samples(&self) -> u64 {
+        let in_files: u64 = self.files.values().flat_map(BTreeMap::values).sum();
+        in_files + self.in_kernel + self.in_no_file + self.unknown
+    }
+
+    /// Those in the code of a file, by its device and inode.
+    pub fn of_file(&self, file: (u64, u64)) -> u64 {
+        self.files.get(&file).map_or(0, |offsets| offsets.values().sum())
+    }
+
+    /// Those in the functions that are planned of a library, without what they call. None of them is in two.
+    pub fn of_functions(&self, library: &PlannedLibrary) -> HashMap<RegionId, u64> {
+        let mut functions = HashMap::new();
+        let regions = &library.regions;
+        for (&offset, &count) in self.files.get(&(library.library.device, library.library.inode)).into_iter().flatten()
+        {
+            let after = regions.partition_point(|planned| planned.region.file_offset <= offset);
+            let holds =
+                |planned: &&rtrace_plan::PlannedRegion| offset - planned.region.file_offset < planned.region.size;
+            if let Some(planned) = regions[..after].last().filter(holds) {
+                *functions.entry(planned.region.id).or_default() += count;
+            }
+        }
+        functions
+    }
+
+    /// So many more were at this offset in bytes of a file, by its device and inode.
+    pub fn found_in_file(&mut self, file: (u64, u64), offset: u64, count: u64) {
+        *self.files.entry(file).or_default().entry(offset).or_default() += count;
+    }
+}
+
+/// Samples these processes for a while; sooner over if `stop` is set.
 ///
 /// # Errors
-/// The kernel refuses programs or probes.
-pub fn sample(
-    plan: &Plan,
-    guard: &Guard,
-    pids: &[u32],
-    mechanism: Mechanism,
-    emulated: Emulation,
-    duration: Duration,
-    stop: &AtomicBool,
-) -> anyhow::Result<Sampled> {
-    let counting = enters_only(plan);
-    let (sender, receiver) = channel();
-    let sink = Count { pids: pids.to_vec(), rows: HashMap::new(), armed: None, disarmed: None, result: sender };
-    let (counters, watches) = (Counters::default(), Watches::default());
-    let how = Options {
-        ring_bytes: RING_BYTES,
-        ends_with_first: true,
-        profile: Some(ProfileOptions { max_paths: MAX_ROWS, written_from: None }),
-        duration: Some(duration),
-        ..Options::default()
-    };
-    let setup = Setup {
-        how: &how,
-        subject: Subject::Processes(pids),
-        observer: privilege::observer()?,
-        mechanism,
-        hooks: false,
-        emulated,
-        counters: &counters,
-        watches: &watches,
-        words: 0,
-        at_return: Keeps::default(),
-        stubs: None,
-        guard,
-        command: &[],
-        command_files: &[],
-    };
-    let late_loads = LateLoads::beyond(&counting, &[], plan::Options::default(), false);
-    let extras = Extras { late_loads, samplers: Samplers::default() };
-    recorder::record(recorder::load(&setup)?, &counting, &setup, extras, vec![Box::new(sink)], stop, || Ok(()))?;
-    receiver.recv().context("failed to count calls: the processes have ended")
-}
-
-fn enters_only(plan: &Plan) -> Plan {
-    let mut plan = plan.clone();
-    for planned in plan.libraries.iter_mut().flat_map(|library| &mut library.regions) {
-        planned.exit = Exit::EntryOnly;
-        planned.region.exit = planned.exit.policy();
-    }
-    plan
-}
-
-/// A moment, with the CPU time that the processes had used until then.
-type Moment = (Timestamp, Duration);
-
-struct Count {
-    pids: Vec<u32>,
-    rows: HashMap<(LocationId, PathId), (RegionId, u64)>,
-    armed: Option<Moment>,
-    disarmed: Option<Moment>,
-    result: Sender<Sampled>,
-}
-
-impl Sink for Count {
-    fn calls(&mut self, _: &Batch) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
-        self.rows.extend(paths.iter().map(|path| ((path.location, path.path), (path.region, path.calls))));
-        Ok(())
-    }
-
-    fn event(&mut self, event: &Event) -> Result<(), SinkError> {
-        let moment =
-            || Some((event.time, self.pids.iter().filter_map(|&pid| cpu_time(pid)).map(Duration::from_nanos).sum()));
-        match event.kind {
-            EventKind::Armed => self.armed = moment(),
-            EventKind::Disarmed => self.disarmed = moment(),
-            _ => {}
+/// One of them must not be traced, or the kernel refuses clocks or a program that they start.
+pub fn sample(pids: &[u32], duration: Duration, stop: &AtomicBool) -> anyhow::Result<Sampled> {
+    session::check(pids)?;
+    let cpus = online_cpus()?;
+    let refused = "failed to sample where CPU time is spent: the kernel refuses a clock for it";
+    let clocks = cpus.iter().map(|&cpu| perf::clock(cpu, PERIOD)).collect::<Result<_, _>>().context(refused)?;
+    let ticks = (duration.as_nanos() / PERIOD.as_nanos()).saturating_mul(cpus.len() as u128);
+    let room = u32::try_from(ticks.clamp(FEWEST_PLACES, MOST_PLACES)).expect("it is within these bounds");
+    let before: HashMap<u32, Memory> = pids.iter().filter_map(|&pid| Some((pid, Memory::of(pid).ok()?))).collect();
+    let mut time = Duration::ZERO;
+    let samples = rtrace_bpf::sample(pids, room, clocks, || {
+        let begun = Instant::now();
+        while !stop.load(Ordering::Relaxed) && begun.elapsed() < duration {
+            thread::sleep(PATIENCE.min(duration - begun.elapsed().min(duration)));
         }
-        Ok(())
+        time = begun.elapsed();
+    })
+    .context("failed to sample where CPU time is spent")?;
+    Ok(Sampled { time, ..found(&samples, &before) })
+}
+
+/// In which files the places are, by what the processes mapped before and what they map now.
+fn found(samples: &Samples, before: &HashMap<u32, Memory>) -> Sampled {
+    let mut sampled = Sampled { lost: samples.lost, ..Sampled::default() };
+    let mut after = HashMap::new();
+    for &(place, count) in &samples.places {
+        if place.in_kernel != 0 {
+            sampled.in_kernel += count;
+            continue;
+        }
+        let now = after.entry(place.process).or_insert_with(|| match Memory::of(place.process) {
+            Err(Error::NoSuchProcess { .. }) => Ok(None),
+            known => known.map(Some),
+        });
+        let place_in = |memory: Option<&Memory>| memory.and_then(|memory| memory.place(place.address));
+        let place = match now.as_ref().map(|now| (place_in(before.get(&place.process)), place_in(now.as_ref()))) {
+            Ok((Some(before), Some(now))) => (before == now).then_some(now),
+            Ok((before, now)) => before.or(now),
+            // It may execute another program, at which we may not look.
+            Err(_) => None,
+        };
+        match place {
+            Some(Place::File(file, offset)) => sampled.found_in_file(file, offset, count),
+            Some(Place::NoFile) => sampled.in_no_file += count,
+            None => sampled.unknown += count,
+        }
+    }
+    sampled
+}
+
+/// What an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Code of an ELF file, at this offset in bytes.
+    File(FileId, u64),
+    /// Memory without such a file.
+    NoFile,
+}
+
+/// What a process maps.
+struct Memory {
+    modules: Vec<Module>,
+    space: AddressSpace,
+}
+
+impl Memory {
+    fn of(pid: u32) -> Result<Memory, Error> {
+        Ok(Memory { modules: modules::of_process(pid)?, space: AddressSpace::of(pid)? })
     }
 
-    fn finish(&mut self, _: &Summary) -> Result<(), SinkError> {
-        let (Some(from), Some(to)) = (self.armed, self.disarmed) else { return Ok(()) };
-        let mut calls = HashMap::new();
-        for &(region, count) in self.rows.values() {
-            *calls.entry(region).or_default() += count;
-        }
-        let time = Duration::from_nanos(to.0.since(from.0));
-        // Whoever asked waits for it.
-        let _ = self.result.send(Sampled { time, cpu: to.1.saturating_sub(from.1), calls });
-        Ok(())
+    fn place(&self, address: u64) -> Option<Place> {
+        let in_module = |module: &Module| {
+            let offset = module.mappings.iter().find_map(|mapping| mapping.offset_of(address))?;
+            Some(Place::File((module.device, module.inode), offset))
+        };
+        let is_mapped = || self.space.areas().any(|area| area.mapping.contains(address));
+        self.modules.iter().find_map(in_module).or_else(|| is_mapped().then_some(Place::NoFile))
     }
 }

@@ -174,6 +174,27 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
     }
 }
 
+/// The files that processes execute, each once.
+///
+/// # Errors
+/// A process cannot be inspected, or runs under a translator.
+pub fn files_of(pids: &[u32]) -> Result<Vec<Module>, Error> {
+    let mut files = BTreeMap::new();
+    for &pid in pids {
+        translated::check_process(pid)?;
+        for module in modules::of_process(pid)? {
+            files.entry(module_id(&module)).or_insert(module);
+        }
+    }
+    Ok(files.into_values().collect())
+}
+
+/// How many functions a file has, of which some cannot be probed; none where it cannot be read.
+pub fn functions_of(module: &Module) -> Option<usize> {
+    let image = Image::open(&module.open_path()).ok()?.with_debug_symbols(&module.path);
+    Some(image.exports().ok()?.functions.len())
+}
+
 /// The installed libraries that a name stands for, also where it is that of a link to them.
 fn installed(name: &str) -> HashSet<FileId> {
     let found = linker::find(name, &[], &Environment::default()).unwrap_or_default();

@@ -524,6 +524,13 @@ struct rt_loss_key {
 	enum rt_loss reason;
 };
 
+/* Where the clock of a CPU found a process. */
+struct rt_place {
+	u64 address; /* of the instruction; 0 in the kernel */
+	u32 process;
+	u32 in_kernel;
+};
+
 /* What the reader of open frames gets per thread: this, then `frames` of struct rt_open_call, each with its readings. */
 struct rt_open_thread {
 	u64 calls;

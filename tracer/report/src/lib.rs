@@ -310,11 +310,6 @@ pub struct Options {
     pub callers: Option<HashSet<CallSiteId>>,
 }
 
-/// A text that is not to be overlooked, as reports show it, if there are colours.
-pub fn warning(text: &str, has_colours: bool) -> String {
-    people::paint::paint(text, people::paint::Tone::Warning, has_colours)
-}
-
 /// How a table for people looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {

@@ -228,7 +228,7 @@ pub struct Plan {
     #[command(flatten)]
     pub format: TableFormat,
 
-    /// Count calls for TIME, then predict what tracing would cost
+    /// Sample for TIME in which functions CPU time is spent; places no probes
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["command", "reach"])]
     pub sample: Option<Duration>,
 
@@ -270,7 +270,7 @@ EXAMPLES:
     # Show all functions of a library that a command uses, not only the first 20
     rtrace plan --verbose --lib libz.so -- python3
 
-    # Count calls for a second, and predict what tracing would cost
+    # Sample for a second, and list first the functions in which CPU time is spent
     rtrace plan redis-server --lib libc.so.6 --sample 1s
 
     # Write the plan for a script

@@ -39,7 +39,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     session::check(&chosen)?;
     let mut how = options.recording.options(&options.selection, false)?;
     if how.libraries.is_empty() {
-        how.libraries = match libraries(&guard, &chosen, is_interactive, &stop)? {
+        how.libraries = match libraries(&chosen, is_interactive, &stop)? {
             Choice::Made(libraries) => libraries,
             Choice::None(outcome) => return Ok(outcome),
         };
@@ -132,12 +132,7 @@ fn processes(options: &Attach, is_interactive: bool, stop: &AtomicBool) -> anyho
 }
 
 /// Lets the user choose libraries, or shows which there are.
-fn libraries(
-    guard: &Guard,
-    pids: &[u32],
-    is_interactive: bool,
-    stop: &AtomicBool,
-) -> anyhow::Result<Choice<Vec<String>>> {
+fn libraries(pids: &[u32], is_interactive: bool, stop: &AtomicBool) -> anyhow::Result<Choice<Vec<String>>> {
     let target = describe(&comm(pids.first().copied().unwrap_or_default()), pids);
     if is_interactive {
         // Of large programs that takes seconds.
@@ -149,7 +144,7 @@ fn libraries(
         return Err(anyhow::anyhow!("failed to find functions in the libraries of {target}"));
     };
     if is_interactive {
-        let chosen = Choice::of(pick::libraries(guard, &survey, &target, stop)?);
+        let chosen = Choice::of(pick::libraries(pids, &survey, &target, stop)?);
         if let Choice::Made(libraries) = &chosen {
             let libraries: Vec<String> = libraries.iter().map(|name| format!(" --lib {}", shell_quote(name))).collect();
             let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
@@ -159,9 +154,9 @@ fn libraries(
     }
     let words = std::env::args_os().skip(1).map(|word| shell_quote(&word));
     let line: Vec<String> = words.chain([libs::option(first)]).collect();
-    let table = libs::table(&choices, None);
+    let table = libs::table(&choices, None, None);
     let missing = format!("failed to attach to {target}: no library is named; it has these\n\n{}", table.trim_end());
-    let hint = format!("rtrace {}\n`rtrace libs --sample` shows which of them are called", line.join(" "));
+    let hint = format!("rtrace {}\n`rtrace libs --sample` shows which of them use CPU time", line.join(" "));
     Ok(Choice::None(super::usage(&missing, hint)))
 }
 

@@ -1,29 +1,26 @@
 //! `rtrace libs`: which libraries processes have mapped, and what there is to trace in them. `attach` shows the same
 //! where no library was named.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use anyhow::ensure;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
-use rtrace::guard::Guard;
-use rtrace::named;
 use rtrace::privilege::{self, shell_quote};
 use rtrace::sampling::{self, Sampled};
-use rtrace::session::{self, Options, Program};
-use rtrace_model::{Overhead, RegionId, escape, grouped};
-use rtrace_plan as plan;
-use rtrace_plan::Plan;
+use rtrace::{named, target};
+use rtrace_code::parallel;
+use rtrace_model::{escape, grouped, text_of_os};
+use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{select, soname};
 use serde_json::{Value, json};
 
 use super::args::Libs;
 use super::message::Hint as _;
-use super::plan_table::{Costs, Prediction};
-use super::{Outcome, print, processes, terminal_columns};
+use super::{Outcome, print, processes, sampled, terminal_columns};
 
 /// What stands for the program itself.
 pub const PROGRAM: &str = "exe";
@@ -42,91 +39,55 @@ pub struct Choice {
     pub name: String,
     /// Its file, as the processes see it.
     pub path: String,
-    /// Functions that would be probed.
-    pub functions: usize,
-    /// Functions that would not be.
-    pub refused: usize,
-    /// Calls per second, and what tracing them would cost, where that was counted.
-    pub load: Option<(f64, Overhead)>,
+    /// Functions that it has, of which some cannot be probed; none where its file cannot be read.
+    pub functions: Option<usize>,
+    /// Samples of CPU time in its code, where such were taken.
+    pub samples: Option<u64>,
 }
 
-/// The libraries of processes, with what is needed to count calls.
-pub struct Survey<'a> {
-    pids: &'a [u32],
-    how: Options,
-    plan: Plan,
-    names: Vec<String>,
+/// The libraries of processes.
+pub struct Survey {
+    files: Vec<(FileId, Choice)>,
 }
 
-impl<'a> Survey<'a> {
+/// Device and inode.
+type FileId = (u64, u64);
+
+impl Survey {
     /// Looks at what the processes map. Nothing is changed in them.
     ///
     /// # Errors
     /// One of them cannot be looked at, or must not be traced.
-    pub fn of(pids: &'a [u32]) -> anyhow::Result<Survey<'a>> {
-        let how = Options { libraries: vec!["*".to_owned(), PROGRAM.to_owned()], ..Options::default() };
+    pub fn of(pids: &[u32]) -> anyhow::Result<Survey> {
         // A thread of the kernel has no libraries, and no memory.
         pids.iter().try_for_each(|&pid| privilege::check_process(pid))?;
-        let program = Program::Running(pids);
-        let target = program.target(&how.libraries)?;
-        let options = session::plan_options(&how, session::mechanism().ok(), program);
-        let plan = plan::plan(&target.libraries, &options, RegionId(0));
-        let programs: HashSet<(u64, u64)> = pids.iter().filter_map(|pid| program_of(*pid)).collect();
-        let files: Vec<_> = target
-            .libraries
-            .iter()
-            .map(|source| (Path::new(&source.library.path), soname(&source.attach_path)))
-            .collect();
-        let name = |(place, source): (usize, &plan::LibrarySource)| match programs
-            .contains(&(source.library.device, source.library.inode))
-        {
-            true => PROGRAM.to_owned(),
-            false => name_of(place, &files),
+        let modules = target::files_of(pids)?;
+        let programs: HashSet<FileId> = pids.iter().filter_map(|pid| program_of(*pid)).collect();
+        let sonames: Vec<_> = parallel::map(&modules, |module| soname(&module.open_path()));
+        let paths: Vec<_> = modules.iter().map(|module| &*module.path).zip(sonames).collect();
+        let functions = parallel::map(&modules, target::functions_of);
+        let file = |(place, (module, functions)): (usize, (&Module, Option<usize>))| {
+            let id = (module.device, module.inode);
+            let name = if programs.contains(&id) { PROGRAM.to_owned() } else { name_of(place, &paths) };
+            (id, Choice { name, path: text_of_os(&module.path).into_owned(), functions, samples: None })
         };
-        let names = target.libraries.iter().enumerate().map(name).collect();
-        Ok(Survey { pids, how, plan, names })
+        Ok(Survey { files: modules.iter().zip(functions).enumerate().map(file).collect() })
     }
 
-    /// Counts calls for a while; sooner over if `stop` is set.
-    ///
-    /// # Errors
-    /// The kernel refuses programs or probes.
-    pub fn sample(&self, guard: &Guard, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Sampled> {
-        session::check(self.pids)?;
-        let mechanism = session::mechanism()?;
-        let emulated = session::plan_options(&self.how, Some(mechanism), Program::Running(self.pids)).emulated;
-        sampling::sample(&self.plan, guard, self.pids, mechanism, emulated, duration, stop)
-    }
-
-    /// All libraries that have functions: the program first, then as they are called, or by name.
+    /// All libraries that have functions, or in whose code CPU time was sampled: those with most of it first, then the
+    /// program, then by name.
     pub fn choices(&self, sampled: Option<&Sampled>) -> Vec<Choice> {
-        let costs = sampled.map(|_| self.costs());
-        let prediction = sampled.zip(costs.as_ref()).map(|(sampled, costs)| Prediction::of(&self.plan, sampled, costs));
-        let load = |regions: &[plan::PlannedRegion]| {
-            let prediction = prediction.as_ref()?;
-            Some((regions.iter().map(|planned| prediction.rate(planned)).sum(), prediction.sum(regions.iter())))
+        let choice = |(id, choice): &(FileId, Choice)| Choice {
+            samples: sampled.map(|sampled| sampled.of_file(*id)),
+            ..choice.clone()
         };
-        let choice = |(library, name): (&plan::PlannedLibrary, &String)| Choice {
-            name: name.clone(),
-            path: library.library.path.clone(),
-            functions: library.regions.len(),
-            refused: library.refused.len(),
-            load: load(&library.regions),
-        };
-        let mut choices: Vec<Choice> = self.plan.libraries.iter().zip(&self.names).map(choice).collect();
-        choices.retain(|choice| choice.functions + choice.refused > 0);
-        let rate = |choice: &Choice| choice.load.map_or(0.0, |(rate, _)| rate);
+        let mut choices: Vec<Choice> = self.files.iter().map(choice).collect();
+        choices.retain(|choice| choice.functions != Some(0) || choice.samples.is_some_and(|samples| samples > 0));
         choices.sort_by(|a, b| {
-            let by_name = || (a.name != PROGRAM, &a.name).cmp(&(b.name != PROGRAM, &b.name));
-            rate(b).total_cmp(&rate(a)).then_with(by_name)
+            let key = |choice: &Choice| (Reverse(choice.samples), choice.name != PROGRAM);
+            key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
         });
         choices
-    }
-
-    fn costs(&self) -> Costs {
-        let mechanism = session::mechanism().ok();
-        let steps = session::plan_options(&self.how, mechanism, Program::Running(self.pids)).emulated.steps;
-        Costs::here(mechanism, steps)
     }
 }
 
@@ -148,15 +109,15 @@ fn name_of(place: usize, files: &[(&Path, Option<String>)]) -> String {
     soname.iter().cloned().chain(file_name).find(stands_for_one).unwrap_or(whole)
 }
 
-/// The library that is worth tracing first, as a guess: the one that is called most without costing much, or else one
-/// that is not in every program.
+/// The library that is worth tracing first, as a guess: the program, or else one that is not in every program.
 pub fn suggestion(choices: &[Choice]) -> Option<&Choice> {
-    let called = choices.iter().filter(|choice| choice.load.is_some_and(|(rate, cost)| rate > 0.0 && !cost.is_high()));
-    let own = choices.iter().filter(|choice| choice.name == PROGRAM && choice.functions >= WORTH_TRACING);
-    let special = choices.iter().filter(|choice| !COMMON.contains(&choice.name.as_str()));
-    let largest = special.max_by_key(|choice| choice.functions).filter(|choice| choice.functions > 0);
-    let any = choices.iter().filter(|choice| choice.functions > 0);
-    called.chain(own).next().or(largest).or_else(|| any.max_by_key(|choice| choice.functions))
+    let size = |choice: &Choice| choice.functions.unwrap_or(0);
+    let largest = |wanted: &dyn Fn(&Choice) -> bool| {
+        choices.iter().filter(|choice| size(choice) > 0 && wanted(choice)).max_by_key(|choice| size(choice))
+    };
+    let is_own = |choice: &Choice| choice.name == PROGRAM && size(choice) >= WORTH_TRACING;
+    let is_special = |choice: &Choice| !COMMON.contains(&choice.name.as_str());
+    largest(&is_own).or_else(|| largest(&is_special)).or_else(|| largest(&|_| true))
 }
 
 /// Prints the list.
@@ -167,7 +128,6 @@ pub fn libs(options: &Libs) -> anyhow::Result<Outcome> {
             "rtrace libs NAME, or rtrace libs -p PID",
         ));
     }
-    let guard = options.sample.map(|duration| Guard::start().map(|guard| (guard, duration))).transpose()?;
     let found = processes::find(&options.processes);
     let is_time = |name: &str| name.ends_with('s') && name.starts_with(|digit: char| digit.is_ascii_digit());
     let pids = match options.processes.names().find(|name| options.sample.is_some() && is_time(name)) {
@@ -175,13 +135,13 @@ pub fn libs(options: &Libs) -> anyhow::Result<Outcome> {
         _ => found?,
     };
     let survey = Survey::of(&pids)?;
-    let sampled =
-        guard.map(|(guard, duration)| survey.sample(&guard, duration, &AtomicBool::new(false))).transpose()?;
+    let sample = |duration| sampling::sample(&pids, duration, &AtomicBool::new(false));
+    let sampled = options.sample.map(sample).transpose()?;
     let choices = survey.choices(sampled.as_ref());
     ensure!(!choices.is_empty(), "failed to find libraries with functions in process {}", named::list(&pids));
     let text = match options.format.is_json() {
         true => format!("{:#}\n", as_json(&pids, sampled.as_ref(), &choices)),
-        false => table(&choices, terminal_columns()),
+        false => table(&choices, sampled.as_ref(), terminal_columns()),
     };
     print(text.as_bytes())?;
     Ok(Outcome::Complete)
@@ -193,34 +153,40 @@ fn as_json(pids: &[u32], sampled: Option<&Sampled>, choices: &[Choice]) -> Value
             "library": escape(&choice.name),
             "path": escape(&choice.path),
             "functions": choice.functions,
-            "refused": choice.refused,
-            "calls_per_s": choice.load.map(|(rate, _)| rate),
-            "overhead_percent": choice.load.map(|(_, overhead)| overhead.in_percent()),
+            "samples": choice.samples,
+            "cpu_share": sampled.and_then(|sampled| sampled::fraction(sampled, choice.samples?)),
         })
     });
     json!({
         "processes": pids,
-        "sampled_s": sampled.map(|sampled| sampled.time.as_secs_f64()),
+        "sampled": sampled::as_json(sampled),
         "libraries": choices.collect::<Vec<_>>(),
     })
 }
 
-/// The list for people.
-pub fn table(choices: &[Choice], width: Option<u16>) -> String {
-    let is_sampled = choices.iter().any(|choice| choice.load.is_some());
+/// The list for people; with what is in no library, and how right it is, where CPU time was sampled.
+pub fn table(choices: &[Choice], sampled: Option<&Sampled>, width: Option<u16>) -> String {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     if let Some(width) = width {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
-    let load: &[&str] = if is_sampled { &["CALLS/S", "RUN TIME"] } else { &[] };
-    table.set_header(["--lib", "FUNCTIONS"].iter().chain(load).chain(&["PATH"]));
-    for choice in choices {
-        let mut row = Row::from(cells(choice));
+    let load: &[&str] = if sampled.is_some() { &[sampled::COLUMN, "SAMPLES"] } else { &[] };
+    table.set_header(["--lib"].iter().chain(load).chain(&["FUNCTIONS", "PATH"]));
+    let last = 2 + load.len();
+    let add = |name: String, samples: u64, functions: String, path: String| {
+        let load = sampled.map(|sampled| [sampled::share(sampled, samples), grouped(samples)]);
+        let mut row = Row::from([name].into_iter().chain(load.into_iter().flatten()).chain([functions, path]));
         row.max_height(1);
-        table.add_row(row);
+        row
+    };
+    for choice in choices {
+        let (name, path) = (escape(&choice.name).into_owned(), escape(&choice.path).into_owned());
+        table.add_row(add(name, choice.samples.unwrap_or(0), functions(choice), path));
     }
-    let last = if is_sampled { 4 } else { 2 };
+    for (name, samples, what) in sampled.into_iter().flat_map(sampled::elsewhere) {
+        table.add_row(add(name.to_owned(), samples, String::new(), what.to_owned()));
+    }
     for (place, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
         if place != last {
@@ -230,18 +196,13 @@ pub fn table(choices: &[Choice], width: Option<u16>) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    format!("{}\n", table.trim_fmt())
+    let basis = sampled.map(|sampled| format!("\n{}\n", sampled::basis(sampled)));
+    format!("{}\n{}", table.trim_fmt(), basis.unwrap_or_default())
 }
 
-/// What is said of a library: how to choose it, functions, rate and cost if they are known, its path.
-pub fn cells(choice: &Choice) -> Vec<String> {
-    let mut cells = vec![escape(&choice.name).into_owned(), grouped(choice.functions as u64)];
-    if let Some((rate, overhead)) = choice.load {
-        cells.push(grouped(rate.round() as u64));
-        cells.push(if rate > 0.0 { overhead.short() } else { String::new() });
-    }
-    cells.push(escape(&choice.path).into_owned());
-    cells
+/// How many functions a library has, in words.
+pub fn functions(choice: &Choice) -> String {
+    choice.functions.map_or_else(|| "-".to_owned(), |functions| grouped(functions as u64))
 }
 
 /// The words that choose a library.
@@ -253,9 +214,9 @@ pub fn option(choice: &Choice) -> String {
 mod tests {
     use super::*;
 
-    fn choice(name: &str, functions: usize, load: Option<(f64, f64)>) -> Choice {
-        let load = load.map(|(rate, percent)| (rate, Overhead::percent(percent)));
-        Choice { name: name.to_owned(), path: format!("/lib/{name}"), functions, refused: 0, load }
+    fn choice(name: &str, functions: usize) -> Choice {
+        let (name, path) = (name.to_owned(), format!("/lib/{name}"));
+        Choice { name, path, functions: Some(functions), samples: None }
     }
 
     #[test]
@@ -275,21 +236,36 @@ mod tests {
     #[test]
     fn what_is_suggested_is_worth_tracing() {
         let name = |choices: &[Choice]| suggestion(choices).map(|choice| choice.name.clone());
-        let (exe, libc) = (choice("exe", 8, None), choice("libc.so.6", 2_000, None));
-        let python = choice("libpython3.11.so.1.0", 1_400, None);
+        let (exe, libc) = (choice("exe", 8), choice("libc.so.6", 2_000));
+        let python = choice("libpython3.11.so.1.0", 1_400);
         assert_eq!(name(&[exe.clone(), libc.clone(), python]).as_deref(), Some("libpython3.11.so.1.0"));
-        assert_eq!(name(&[choice("exe", 3_000, None), libc.clone()]).as_deref(), Some("exe"));
-        assert_eq!(name(&[choice("exe", 0, None), libc]).as_deref(), Some("libc.so.6"));
-        let sampled = [choice("libc.so.6", 2_000, Some((9e6, 180.0))), choice("libz.so.1", 88, Some((900.0, 3.0)))];
-        assert_eq!(name(&sampled).as_deref(), Some("libz.so.1"));
-        assert_eq!(name(&[choice("exe", 0, None)]), None);
+        assert_eq!(name(&[choice("exe", 3_000), libc.clone()]).as_deref(), Some("exe"));
+        assert_eq!(name(&[choice("exe", 0), libc]).as_deref(), Some("libc.so.6"));
+        assert_eq!(name(&[choice("exe", 0), Choice { functions: None, ..choice("x", 0) }]), None);
     }
 
     #[test]
-    fn hostile_names_are_escaped_and_rates_grouped() {
-        let text = table(&[choice("a\u{1b}[2J", 1_234, Some((12_345.6, 7.0)))], None);
-        assert!(!text.contains('\u{1b}') && text.contains("1,234") && text.contains("12,346"), "{text}");
-        assert!(text.contains("+7.0 %"), "{text}");
-        assert_eq!(option(&choice("a b", 1, None)), "--lib 'a b'");
+    fn hostile_names_are_escaped() {
+        let text = table(&[choice("a\u{1b}[2J", 1_234)], None, None);
+        assert!(!text.contains('\u{1b}') && text.contains("1,234"), "{text}");
+        assert_eq!(option(&choice("a b", 1)), "--lib 'a b'");
+    }
+
+    #[test]
+    fn what_is_in_no_library_has_a_row_and_no_share_is_zero() {
+        let mut sampled = Sampled::default();
+        (sampled.in_kernel, sampled.in_no_file) = (900, 100);
+        let idle = Choice { samples: Some(0), ..choice("libz.so.1", 88) };
+        let text = table(&[idle], Some(&sampled), None);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().take(5).collect()).collect();
+        assert_eq!(rows[1], ["libz.so.1", "<0.3", "%", "0", "88"]);
+        assert_eq!(rows[2], ["(kernel)", "90.0", "%", "900", "what"]);
+        assert_eq!(rows[3], ["(no", "file)", "10.0", "%", "100"]);
+        assert!(
+            text.ends_with("1,000 samples of CPU time in 0.0 s: shares are right to 3.1 points (95 %)\n"),
+            "{text}"
+        );
+        let text = table(&[choice("libz.so.1", 88)], Some(&Sampled::default()), None);
+        assert!(text.contains(" - ") && text.contains("the processes were idle"), "{text}");
     }
 }

@@ -6,17 +6,18 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rtrace::guard::Guard;
 use rtrace::named::{self, Process};
 use rtrace::overhead::cpu_time;
 use rtrace::privilege;
-use rtrace_model::{counted, grouped};
+use rtrace::sampling::{self, Sampled};
+use rtrace_model::counted;
 use rtrace_tui::{Align, Entries, Entry, Question, pick};
 
-use super::libs::{Choice, Survey};
+use super::libs::{self, Choice, Survey};
+use super::sampled;
 
-/// Calls are counted for so long: each costs the program 1 us or more meanwhile.
-const SAMPLE: Duration = Duration::from_millis(300);
+/// For how long it is sampled where CPU time is spent.
+const SAMPLE: Duration = Duration::from_secs(1);
 
 /// Lets the user choose processes, those first that have used most CPU time.
 ///
@@ -47,13 +48,13 @@ pub fn process(stop: &AtomicBool) -> anyhow::Result<Option<Vec<u32>>> {
     Ok(picked.map(|keys| keys.into_iter().map(|key| timed[key].1.pid).collect()))
 }
 
-/// Lets the user choose libraries; calls are counted meanwhile.
+/// Lets the user choose libraries; meanwhile it is sampled where the processes spend CPU time.
 ///
 /// # Errors
 /// The terminal cannot be used.
 pub fn libraries(
-    guard: &Guard,
-    survey: &Survey<'_>,
+    pids: &[u32],
+    survey: &Survey,
     target: &str,
     stop: &AtomicBool,
 ) -> anyhow::Result<Option<Vec<String>>> {
@@ -62,31 +63,23 @@ pub fn libraries(
     let title = format!("rtrace  which libraries of {target}?");
     let question = Question {
         title: &title,
-        columns: &[
-            ("LIBRARY", 28, Align::Left),
-            ("FUNCTIONS", 9, Align::Right),
-            ("CALLS/S", 10, Align::Right),
-            ("RUN TIME", 9, Align::Right),
-        ],
+        columns: &[("LIBRARY", 28, Align::Left), (sampled::COLUMN, 9, Align::Right), ("FUNCTIONS", 9, Align::Right)],
         last: "PATH",
         does: "record",
     };
-    let mut known = Some(entries(&names, &choices, "counting calls …".to_owned()));
+    let mut known = Some(entries(&names, &choices, None, "sampling CPU time …".to_owned()));
     let (is_over, (sender, receiver)) = (AtomicBool::new(false), channel());
     let picked = thread::scope(|scope| {
         scope.spawn(|| {
-            let counted = survey.sample(guard, SAMPLE, &is_over).map(|sampled| survey.choices(Some(&sampled)));
             // Nobody may wait for it any more.
-            let _ = sender.send(counted);
+            let _ = sender.send(sampling::sample(pids, SAMPLE, &is_over));
         });
         let picked = pick(question, stop, &mut || {
-            let counted = receiver.try_recv().ok().map(|counted| match counted {
-                Ok(choices) => {
-                    entries(&names, &choices, "RUN TIME: what tracing all its functions would add".to_owned())
-                }
-                Err(error) => entries(&names, &choices, format!("calls were not counted: {error:#}")),
+            let told = receiver.try_recv().ok().map(|sampled| match sampled {
+                Ok(sampled) => entries(&names, &survey.choices(Some(&sampled)), Some(&sampled), note(&sampled)),
+                Err(error) => entries(&names, &choices, None, format!("{error:#}")),
             });
-            counted.or_else(|| known.take())
+            told.or_else(|| known.take())
         });
         is_over.store(true, Ordering::Relaxed);
         picked
@@ -95,18 +88,20 @@ pub fn libraries(
     Ok(picked.map(|keys| keys.into_iter().map(|key| names[key].clone()).collect()))
 }
 
+/// Where else than in libraries CPU time is spent, and how right the shares are.
+fn note(sampled: &Sampled) -> String {
+    let elsewhere = sampled::elsewhere(sampled);
+    let elsewhere = elsewhere.map(|(name, samples, _)| format!("{name} {}, ", sampled::share(sampled, samples)));
+    format!("{}{}", elsewhere.collect::<String>(), sampled::basis(sampled))
+}
+
 /// Each with its place among `names` as key.
-fn entries(names: &[String], choices: &[Choice], note: String) -> Entries {
+fn entries(names: &[String], choices: &[Choice], sampled: Option<&Sampled>, note: String) -> Entries {
     let entry = |choice: &Choice| {
         let key = names.iter().position(|name| *name == choice.name)?;
-        let load = match choice.load {
-            Some((rate, overhead)) if rate > 0.0 => [grouped(rate.round() as u64), overhead.short()],
-            Some(_) => ["0".to_owned(), String::new()],
-            None => [String::new(), String::new()],
-        };
-        let [rate, overhead] = load;
-        let functions = grouped(choice.functions as u64);
-        Some(Entry { key, cells: vec![choice.name.clone(), functions, rate, overhead, choice.path.clone()] })
+        let share = sampled.zip(choice.samples).map(|(sampled, samples)| sampled::share(sampled, samples));
+        let cells = vec![choice.name.clone(), share.unwrap_or_default(), libs::functions(choice), choice.path.clone()];
+        Some(Entry { key, cells })
     };
     Entries { entries: choices.iter().filter_map(entry).collect(), note }
 }

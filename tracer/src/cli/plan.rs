@@ -1,5 +1,5 @@
-//! `rtrace plan`: what would be probed, without probing; with `--sample`, what it would cost; with `--args`, which
-//! values of calls are known.
+//! `rtrace plan`: what would be probed, without probing; with `--sample`, which of that uses CPU time; with `--args`,
+//! which values of calls are known.
 
 use super::args::Plan;
 use std::io::{BufWriter, Write as _, stdout};
@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context as _;
-use rtrace::guard::Guard;
 use rtrace::session::{self, Options, Program};
 use rtrace::stubs::{self, NoStubs};
 use rtrace::{sampling, signatures, sources, target, unmatched};
@@ -19,12 +18,11 @@ use rtrace_signatures::{Book, Request};
 
 use super::message::tell;
 use super::plan_table::{self, Costs, View};
-use super::{Outcome, plan_values, processes, record, screen, terminal_columns};
+use super::{Outcome, plan_values, processes, record, terminal_columns};
 
 /// Prints the plan.
 pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     let chosen = processes::find(&options.target.processes)?;
-    let sampling = options.sample.map(|duration| Guard::start().map(|guard| (guard, duration))).transpose()?;
     let pids = chosen.as_slice();
     let (program, how) = match pids {
         [] => (Program::Command(&options.target.command), Options { follow: true, ..options.selection.options()? }),
@@ -34,19 +32,18 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     let request = options.values.request().map(|request| Request { stubs, ..request });
     let book = request.as_ref().map(Book::open).transpose()?;
     let mut target = program.target(&how.libraries)?;
-    let mechanism = session::mechanism();
-    let usable = mechanism.as_ref().ok().copied();
+    let mechanism = session::mechanism().ok();
     record::say_hazard(&how);
-    let plan_options = plan::Options { stubs, ..session::plan_options(&how, usable, program) };
+    let plan_options = plan::Options { stubs, ..session::plan_options(&how, mechanism, program) };
     record::say_unknown_sources(&sources::read(&mut target.libraries, &plan_options)?);
     unmatched::check(&target, &plan_options)?.iter().for_each(|remark| tell!("{remark}"));
     if let Some(book) = &book {
         let callers = signatures::callers(pids, &target.files);
         signatures::capture(book, &mut target.libraries, &plan_options, &callers)?;
     }
-    let emulated = plan_options.emulated;
+    let steps = plan_options.emulated.steps;
     let (plan, costs) = thread::scope(|scope| {
-        let costs = scope.spawn(|| Costs::here(usable, emulated.steps));
+        let costs = scope.spawn(|| Costs::here(mechanism, steps));
         (
             plan::plan(&target.libraries, &plan_options, RegionId(0)),
             costs.join().unwrap_or_else(|panic| resume_unwind(panic)),
@@ -55,13 +52,8 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     if let Some(book) = book {
         return plan_values::print(&book, &target, &plan, pids, options.format.chosen(), verbose);
     }
-    let sampled = match sampling {
-        Some((guard, duration)) => {
-            session::check(pids)?;
-            Some(sampling::sample(&plan, &guard, pids, mechanism?, emulated, duration, &AtomicBool::new(false))?)
-        }
-        None => None,
-    };
+    let sample = |duration| sampling::sample(pids, duration, &AtomicBool::new(false));
+    let sampled = options.sample.map(sample).transpose()?;
     // With process ids, probes are in these processes only, unless they replace return addresses.
     let is_everywhere = |library: &PlannedLibrary| {
         pids.is_empty() || library.regions.iter().any(|planned| planned.exit == Exit::Uretprobe)
@@ -75,7 +67,6 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         format: options.format.chosen(),
         verbose,
         width: terminal_columns(),
-        colours: screen::has_colours(),
         bystanders: &bystanders,
         sampled: sampled.as_ref(),
         costs: &costs,

@@ -57,11 +57,6 @@ pub fn look(display: Display, full_names: bool) -> Look {
     look_on(Screen::of_output(), display.color, full_names, variable)
 }
 
-/// Whether standard output has colours, where no option says so.
-pub fn has_colours() -> bool {
-    look_on(Screen::of_output(), Colour::Auto, false, variable).colours
-}
-
 fn look_on(screen: Option<Screen>, color: Colour, full_names: bool, variable: impl Fn(&str) -> Option<String>) -> Look {
     let is_plain = variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb");
     let colours = match color {

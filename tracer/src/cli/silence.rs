@@ -76,7 +76,7 @@ impl Silence {
         let called_none = |functions: &str| format!("nothing was recorded: {} called none of {functions}", self.target);
         if let Some(pid) = self.pids.first() {
             let who = if self.pids.len() == 1 { "it" } else { "this one of them" };
-            let look = format!("`rtrace libs -p {pid} --sample` shows what {who} calls");
+            let look = format!("`rtrace libs -p {pid} --sample` shows where {who} spends CPU time");
             return vec![called_none(&counted(self.functions as u64, "function")), look];
         }
         let (never, others): (Vec<&String>, Vec<&String>) =

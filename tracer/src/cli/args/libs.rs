@@ -16,9 +16,9 @@ pub struct Libs {
     #[command(flatten)]
     pub processes: Processes,
 
-    /// Count calls for TIME, and show call rates and overhead
+    /// Sample for TIME in which libraries CPU time is spent
     ///
-    /// Meanwhile each call to any of the functions costs the program 1 us or more. Nothing else is recorded.
+    /// A clock interrupts the CPUs 1,000 times a second. No probe is placed: the processes lose a few percent meanwhile.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, num_args = 0..=1, default_missing_value = "1s",
         require_equals = true)]
     pub sample: Option<Duration>,
@@ -33,7 +33,7 @@ EXAMPLES:
     # List the libraries of a process, with the number of functions that can be traced
     rtrace libs redis-server
 
-    # Count calls for a second: which of them are used, and what would tracing them cost?
+    # Sample for a second: in which of them is CPU time spent?
     rtrace libs redis-server --sample
 
     # Write the list for a script

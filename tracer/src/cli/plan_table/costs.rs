@@ -1,7 +1,6 @@
 //! What calls cost, measured on this machine where rtrace may trace.
 
 use rtrace::calibration::calibrate;
-use rtrace::overhead;
 use rtrace_bpf::{LoadOptions, Mechanism, Programs};
 use rtrace_model::{CallCost, ExitPolicy, Region};
 use rtrace_plan::PlannedRegion;
@@ -54,17 +53,12 @@ impl Costs {
     /// What one call adds to the program's CPU time, in nanoseconds; through the dynamic linker, where
     /// there is a stub.
     pub fn call(&self, planned: &PlannedRegion) -> u64 {
-        self.whole(planned, planned.exit.policy() != ExitPolicy::EntryOnly)
-    }
-
-    /// By how much the program is slower after a call, in nanoseconds.
-    pub fn after(&self) -> f64 {
-        overhead::after(&self.kinds)
-    }
-
-    /// What its enter alone adds.
-    pub fn enter(&self, planned: &PlannedRegion) -> u64 {
-        self.whole(planned, false)
+        let is_timed = planned.exit.policy() != ExitPolicy::EntryOnly;
+        let of = |region: &Region| CallCost::of(&self.kinds, region, is_timed).map_or(0, |cost| cost.whole);
+        match planned.stub() {
+            None => of(&planned.region),
+            Some(_) => of(&Region { stub: true, ..planned.region.clone() }),
+        }
     }
 
     /// What one hit of a site adds that the kernel emulates, and of one that it single-steps.
@@ -75,13 +69,5 @@ impl Costs {
             };
             self.kinds.iter().find(is_enter).map_or(0, |cost| cost.whole)
         })
-    }
-
-    fn whole(&self, planned: &PlannedRegion, is_timed: bool) -> u64 {
-        let of = |region: &Region| CallCost::of(&self.kinds, region, is_timed).map_or(0, |cost| cost.whole);
-        match planned.stub() {
-            None => of(&planned.region),
-            Some(_) => of(&Region { stub: true, ..planned.region.clone() }),
-        }
     }
 }
