@@ -111,6 +111,15 @@ impl AddressSpaces {
         self.known.get(&space).cloned()
     }
 
+    /// A process was just forked: it maps what its parent does.
+    pub fn inherit(&mut self, pid: u32, space: u32, parent: u32) {
+        self.follow();
+        let of_parent = self.known.get(&parent).cloned();
+        let Some(files) = of_parent.or_else(|| Some(modules::of_process(pid).ok()?.into())) else { return };
+        self.shared().files.insert(space, Arc::clone(&files));
+        self.known.insert(space, files);
+    }
+
     fn has(&self, space: u32, address: u64) -> bool {
         self.known.get(&space).is_some_and(|files| find(files, address).is_some())
     }

@@ -53,7 +53,7 @@ use crate::followed::Followed;
 use crate::gate::Gate;
 use crate::host;
 use crate::inspection::Turns;
-use crate::presence::{Presence, Process};
+use crate::presence::Presence;
 use crate::{privilege, target, translated};
 
 /// Longest wait for a question, and so for the end.
@@ -412,7 +412,7 @@ impl<'a> ReturnSites<'a> {
                 self.drop_changed(program.pid)?;
                 let loaded = executed.of(&path);
                 self.see_jumps(program.pid, &loaded.jumps)?;
-                self.place_met_in(program.pid, &loaded.files, TIME_AHEAD)?;
+                self.place_met_in(program.pid, loaded.files.iter().map(|(file, _)| *file), TIME_AHEAD)?;
                 self.prime_executed(program.pid, loaded)?;
                 let files = loaded.files.iter().map(|(file, path)| (*file, path.as_path()));
                 self.callers.look_into(files, Instant::now() + TIME_TO_LOOK);
@@ -508,8 +508,14 @@ impl<'a> ReturnSites<'a> {
     /// # Errors
     /// As for [`answer`](ReturnSites::answer).
     pub fn take_in(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
-        self.adopt(pid, parent)?;
-        self.jumps.adopt(pid, parent)
+        let (Some(space), Some(of_parent)) = (self.programs.space(pid)?, self.programs.space(parent)?) else {
+            return Ok(());
+        };
+        self.spaces.inherit(pid, space, of_parent);
+        self.adopt(pid, parent, space)?;
+        self.jumps.adopt(pid, parent)?;
+        // Other children may have been where their parent never was.
+        self.place_met_in(pid, self.spaces.files(space), TIME_AHEAD_IN_CHILD)
     }
 
     /// Forgets the sites of processes that have ended.
@@ -563,10 +569,10 @@ impl<'a> ReturnSites<'a> {
 
     /// Places in a child the sites of its parent at which anybody was met. The others follow while nobody waits for a
     /// site, where they are still to be tried.
-    fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
+    fn adopt(&mut self, pid: u32, parent: u32, space: u32) -> Result<(), Error> {
         let until = Instant::now() + TIME_AHEAD_IN_CHILD;
         let program = target::identity(&target::program_of(pid)).ok();
-        let process = Process::of(pid);
+        let process = self.spaces.process(pid, space);
         for (file, path, sites) in self.links.of(parent) {
             let is_met = |site: &Placement| self.siblings.has_met(file, self.placed[site.id as usize].offset);
             let (of_met, others) = sites.into_iter().partition::<Vec<_>, _>(is_met);

@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashSet};
@@ -162,17 +161,22 @@ impl ReturnSites<'_> {
         Ok(())
     }
 
-    /// Places in a program that waits to be executed what was met in the files that it will load.
+    /// Places in a program that waits to be executed, or was just forked, what was met in the files that it loads.
     ///
     /// # Errors
     /// As for [`answer`](ReturnSites::answer).
-    pub(super) fn place_met_in(&mut self, pid: u32, files: &[(FileId, PathBuf)], time: Duration) -> Result<(), Error> {
+    pub(super) fn place_met_in(
+        &mut self,
+        pid: u32,
+        files: impl IntoIterator<Item = FileId>,
+        time: Duration,
+    ) -> Result<(), Error> {
         if self.before.is_some() {
             return Ok(());
         }
         let until = Instant::now() + time;
-        let met = |(file, _): &(FileId, PathBuf)| Some((*file, self.siblings.met.get(file)?.clone()));
-        let met: Vec<_> = files.iter().filter_map(met).collect();
+        let met = |file: FileId| Some((file, self.siblings.met.get(&file)?.clone()));
+        let met: Vec<_> = files.into_iter().filter_map(met).collect();
         met.into_iter().try_for_each(|(file, offsets)| self.place_met(pid, file, &offsets, until))
     }
 

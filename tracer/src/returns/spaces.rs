@@ -88,6 +88,17 @@ impl Spaces {
         Process::with(pid, self.known.files(space)?)
     }
 
+    /// See [`AddressSpaces::inherit`].
+    pub fn inherit(&mut self, pid: u32, space: u32, parent: u32) {
+        self.known.inherit(pid, space, parent);
+    }
+
+    /// The files that a space was seen to map.
+    pub fn files(&self, space: u32) -> Vec<FileId> {
+        let files = self.known.files(space);
+        files.iter().flat_map(|files| files.iter()).map(|module| (module.device, module.inode)).collect()
+    }
+
     /// The files by which control may leave functions, in each process that was looked at since the last call.
     pub fn take_met(&mut self) -> Vec<(u32, Vec<Candidate>)> {
         std::mem::take(&mut self.met)
