@@ -45,7 +45,7 @@ const volatile bool may_step;
 	} while (0)
 
 /* A function is called that is traced, or leaves others without their return, or both. */
-static __always_inline void enter(struct pt_regs *ctx)
+static __always_inline void enter_recorded(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx);
 	u32 jump = cookie >> RT_COOKIE_JUMP & 3;
@@ -60,12 +60,19 @@ static __always_inline void enter(struct pt_regs *ctx)
 		on_jump(ctx, jump);
 }
 
+static __always_inline void enter(struct pt_regs *ctx)
+{
+	if (is_recording())
+		enter_recorded(ctx);
+	else if (governed && window_is_open && !armed)
+		count_entry((u32)bpf_get_attach_cookie(ctx));
+}
+
 SEC("uprobe.multi")
 int rt_multi_enter(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	if (is_recording())
-		enter(ctx);
+	enter(ctx);
 	if (may_step)
 		step(ctx);
 	return 0;
@@ -93,8 +100,7 @@ SEC("uprobe")
 int rt_single_enter(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	if (is_recording())
-		enter(ctx);
+	enter(ctx);
 	return 0;
 }
 

@@ -38,7 +38,10 @@ impl Programs {
     }
 
     /// Begins to count entries from 0. None may come meanwhile.
-    pub(crate) fn forget_entries(&self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn forget_entries(&self) -> Result<(), Error> {
         let map = &self.skel.maps.entries_seen;
         let mut counted = (0..self.entries_seen.len()).filter(|&place| self.entries_at(place) > 0);
         counted

@@ -65,7 +65,8 @@ impl Programs {
         Ok(sums.into_iter().flatten().map(count_of).sum())
     }
 
-    /// Opens or closes a window: while it is open, hits of throttled regions are counted.
+    /// Opens or closes a window: while it is open, hits of throttled regions are counted. Before recording begins, those
+    /// of all regions are, among the [entries](Programs::entries).
     pub fn set_window(&self, is_open: bool) {
         self.shared.window_is_open.store(is_open.into(), Ordering::SeqCst);
     }

@@ -14,6 +14,9 @@ use tempfile::TempDir;
 use super::launch::under;
 use super::recording::Recording;
 
+/// What `rtrace attach` is told that must record all calls.
+pub const ALL_CALLS: [&str; 2] = ["--budget", "none"];
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The binary under test, without the configuration of whoever runs the tests.
@@ -113,12 +116,22 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Attaches to `pid` and returns when calls are recorded.
+    /// Attaches to `pid` and returns when calls are recorded: all of them, unless the options name a limit, or exclude one.
     pub fn start(pid: u32, options: &[String]) -> Attached {
+        let decides = |option: &String| ["--budget", "--everywhere", "--keep"].contains(&option.as_str());
+        match options.iter().any(decides) {
+            true => Attached::as_told(pid, options),
+            false => Attached::as_told(pid, &[options, &ALL_CALLS.map(str::to_owned)].concat()),
+        }
+    }
+
+    /// The same with these options, and no others.
+    pub fn as_told(pid: u32, options: &[String]) -> Attached {
         let folder = TempDir::new().unwrap();
         let mut rtrace = command();
-        rtrace.args(["attach", "--no-tui", "-p", &pid.to_string()]).args(options).arg("-o");
-        rtrace.arg(trace_directory(&folder)).stdin(Stdio::null()).stderr(Stdio::piped());
+        rtrace.args(["attach", "--no-tui", "-p", &pid.to_string()]).args(options);
+        rtrace.arg("-o").arg(trace_directory(&folder));
+        rtrace.stdin(Stdio::null()).stderr(Stdio::piped());
         let mut attached = Attached { rtrace: rtrace.spawn().expect("rtrace starts"), folder };
         attached.wait_until_armed();
         attached

@@ -3,7 +3,7 @@
 //! The kernel takes all sites of a link or none, so a refusal is narrowed down by halves until the
 //! site at fault is known; it is then left out with the kernel's reason, and the others stay.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,12 @@ use crate::pinned::Pinned;
 use crate::presence::{Absent, Presence, Process};
 use crate::stubs::Stubs;
 
-/// Links of regions whose probes can be taken out alone, at the most.
-const MOST_APART: usize = 1 << 14;
+/// Links of regions that can be throttled, at the most. To place one takes the kernel a millisecond, and to close many takes
+/// seconds.
+const MOST_GROUPS: usize = 1 << 11;
+
+/// Sites of a link whose regions can be throttled, at the most.
+const MOST_TOGETHER: usize = 64;
 
 /// Links that are closed at a time at the end, where they are few. Of 27, each with 1,024 sites, most stood in the
 /// others' way: 11 us a site, where one alone takes 1 to 7.
@@ -45,11 +49,11 @@ pub struct Attachment {
     pub regions: Vec<Region>,
     /// Regions that the kernel refused, by index of the library in the plan.
     pub refused: Vec<(usize, Refusal)>,
-    /// Regions whose probes can be taken out alone.
-    pub detachable: Vec<Detachable>,
-    /// What was placed of the others, so that it can be placed in other processes, too.
+    /// Regions that can be throttled.
+    pub throttleable: Vec<Throttleable>,
+    /// What was placed, so that it can be placed in other processes, too.
     pub placed: Vec<Placed>,
-    /// The probes of the others, in this order.
+    /// The probes, in this order.
     pub probes: Vec<Probes>,
 }
 
@@ -62,8 +66,8 @@ pub struct Placed {
     pub library: Arc<Library>,
     role: Role,
     sites: Arc<[Site]>,
-    /// Where the functions begin whose calls enter at the sites, in this order.
-    begins: Arc<[u64]>,
+    /// The functions whose calls enter at the sites, and where each begins, in this order.
+    functions: Arc<[(RegionId, u64)]>,
 }
 
 impl Placed {
@@ -77,15 +81,20 @@ impl Placed {
         self.file.is_unchanged()
     }
 
-    /// The sites, by themselves.
-    fn sites(&self) -> Vec<Spot> {
-        self.sites.iter().map(|site| Spot::at(site.file_offset)).collect()
+    /// File offsets of the sites, in bytes.
+    pub fn offsets(&self) -> impl Iterator<Item = u64> {
+        self.sites.iter().map(|site| site.file_offset)
     }
 
     /// The sites, with what calls pass in front of them. For sites in the library itself.
     pub fn spots(&self) -> Vec<Spot> {
-        let spot = |(site, &entry): (&Site, &u64)| Spot { entry, site: site.file_offset };
-        self.sites.iter().zip(&*self.begins).map(spot).collect()
+        let spot = |(site, &(_, entry)): (&Site, &(RegionId, u64))| Spot { entry, site: site.file_offset };
+        self.sites.iter().zip(&*self.functions).map(spot).collect()
+    }
+
+    /// The functions whose calls enter at the sites.
+    pub fn regions(&self) -> impl Iterator<Item = RegionId> {
+        self.functions.iter().map(|(region, _)| *region)
     }
 
     /// Whether calls enter at the sites, and these lie in the library itself rather than in stubs.
@@ -109,29 +118,19 @@ impl Placed {
     }
 }
 
-/// A region whose probes can be taken out and placed again without touching others.
-pub struct Detachable {
+/// A region that can be throttled: its probes can be taken out and placed again.
+pub struct Throttleable {
     /// The region.
     pub region: Region,
     /// As it was planned.
-    pub planned: PlannedRegion,
-    /// The file.
-    pub file: Arc<Pinned>,
-    /// Its probes.
-    pub probes: Vec<Probes>,
+    planned: PlannedRegion,
+    file: Arc<Pinned>,
+    library: Arc<Library>,
+    /// Whether it has a probe at first.
+    pub is_placed: bool,
 }
 
-impl Detachable {
-    /// Places the region's probes.
-    ///
-    /// # Errors
-    /// The kernel refuses probes for a reason that has nothing to do with a single site.
-    pub fn place(&self, programs: &Programs, pids: &[u32]) -> Result<Vec<Probes>, Error> {
-        let mut placing = Placing { programs, path: self.path(), regions: &[&self.planned], pids, placed: Vec::new() };
-        placing.entries()?;
-        Ok(placing.placed.into_iter().map(|(_, _, probes)| probes).collect())
-    }
-
+impl Throttleable {
     /// A path that leads to the file.
     pub fn path(&self) -> PathBuf {
         self.file.path()
@@ -139,16 +138,46 @@ impl Detachable {
 
     /// The site at which its calls enter.
     pub fn entry(&self) -> Site {
-        site(self.planned.entry, cookie(&self.planned))
+        entry_of(&self.planned)
     }
 }
 
 /// Regions with probes, for the governor.
 pub struct Governable {
     /// Those that come under its control.
-    pub detachable: Vec<Detachable>,
+    pub throttleable: Vec<Throttleable>,
     /// The others.
     pub fixed: Vec<Region>,
+}
+
+/// What is known of the regions of a plan before their probes are placed, where they can be throttled.
+#[derive(Default)]
+pub struct Admitted {
+    /// They cost too much to be placed at first.
+    pub left_out: HashSet<RegionId>,
+    /// They are called, so that they may have to be taken out, each alone.
+    pub called: HashSet<RegionId>,
+    /// Processes that are to have links for them, at the most.
+    pub processes: usize,
+}
+
+impl Admitted {
+    fn leaves_out(&self, planned: &PlannedRegion) -> bool {
+        planned.jump.is_none() && self.left_out.contains(&planned.region.id)
+    }
+
+    /// The regions of a library by groups whose probes are placed and taken out together: each alone as long as links
+    /// are few. A region by which control leaves others is needed whatever it costs.
+    fn groups<'r>(&self, regions: &'r [PlannedRegion]) -> Vec<Vec<&'r PlannedRegion>> {
+        let (jumps, others): (Vec<_>, Vec<_>) = regions.iter().partition(|planned| planned.jump.is_some());
+        let is_called = |planned: &&PlannedRegion| self.called.contains(&planned.region.id);
+        let placed = others.into_iter().filter(|planned| !self.leaves_out(planned));
+        let (called, quiet): (Vec<_>, Vec<_>) = placed.partition(is_called);
+        let links = (MOST_GROUPS.min(host::allow_descriptors() / 4) / self.processes.max(1)).max(1);
+        let together = quiet.len().div_ceil(links.saturating_sub(called.len()).max(1)).clamp(1, MOST_TOGETHER);
+        let groups = called.chunks(1).chain(quiet.chunks(together)).chain([&*jumps]);
+        groups.filter(|group| !group.is_empty()).map(<[_]>::to_vec).collect()
+    }
 }
 
 impl Attachment {
@@ -157,19 +186,19 @@ impl Attachment {
             placing.regions.iter().map(|planned| (planned.region.id, planned.region.file_offset)).collect();
         for (role, sites, probes) in placing.placed {
             let (file, library) = (Arc::clone(file), Arc::clone(library));
-            let begins = sites.iter().map(|(region, _)| begins[region]).collect();
+            let functions = sites.iter().map(|(region, _)| (*region, begins[region])).collect();
             let sites = sites.into_iter().map(|(_, site)| site).collect();
-            self.placed.push(Placed { file, library, role, sites, begins });
+            self.placed.push(Placed { file, library, role, sites, functions });
             self.probes.push(probes);
         }
     }
 
-    /// Gives those that can be taken out alone to the governor, and tells it of the others.
+    /// Gives those that can be throttled to the governor, and tells it of the others.
     pub fn hand_over(&mut self) -> Governable {
-        let detachable = std::mem::take(&mut self.detachable);
-        let is_detachable: HashSet<RegionId> = detachable.iter().map(|detachable| detachable.region.id).collect();
-        let others = self.regions.iter().filter(|region| !is_detachable.contains(&region.id));
-        Governable { fixed: others.cloned().collect(), detachable }
+        let throttleable = std::mem::take(&mut self.throttleable);
+        let can_be: HashSet<RegionId> = throttleable.iter().map(|of| of.region.id).collect();
+        let others = self.regions.iter().filter(|region| !can_be.contains(&region.id));
+        Governable { fixed: others.cloned().collect(), throttleable }
     }
 
     /// Fails where a file has changed since it was looked at.
@@ -188,19 +217,18 @@ impl Attachment {
     /// The first of these.
     pub fn check(&self, pids: &[u32]) -> Result<(), Absent> {
         for process in pids.iter().filter_map(|&pid| Process::of(pid)) {
-            let together = self.placed.iter().map(|placed| (placed.file.file(), placed.sites()));
-            let site = |detachable: &Detachable| Spot::at(detachable.planned.entry.file_offset);
-            let alone = self.detachable.iter().map(|detachable| (detachable.file.file(), vec![site(detachable)]));
-            let mut presences =
-                together.chain(alone).filter_map(|(file, spots)| process.presence(file, spots, &(0..u64::MAX)));
+            let mut files: BTreeMap<(u64, u64), (&Placed, Vec<Spot>)> = BTreeMap::new();
+            for placed in &self.placed {
+                let Ok(metadata) = placed.file.file().metadata() else { continue };
+                let of_file = files.entry((metadata.dev(), metadata.ino())).or_insert_with(|| (placed, Vec::new()));
+                of_file.1.extend(placed.offsets().map(Spot::at));
+            }
+            let mut presences = files
+                .into_values()
+                .filter_map(|(placed, spots)| process.presence(placed.file.file(), spots, &(0..u64::MAX)));
             presences.try_for_each(Presence::check)?;
         }
         Ok(())
-    }
-
-    /// All its probes, to be taken out.
-    pub fn into_probes(self) -> impl Iterator<Item = Probes> {
-        self.probes.into_iter().chain(self.detachable.into_iter().flat_map(|detachable| detachable.probes))
     }
 }
 
@@ -258,9 +286,8 @@ impl Closing {
     }
 }
 
-/// Places the probes of a plan in these processes, those on its stubs too; where regions are wanted `detachable`,
-/// so that they can be taken out alone, those of small functions first, which are called most. A region with a
-/// stub cannot.
+/// Places the probes of a plan in these processes, those on its stubs too; where regions are to be throttled, of those that
+/// are `admitted`. A region with a stub cannot be.
 ///
 /// # Errors
 /// The kernel refuses probes for a reason that has nothing to do with a single site.
@@ -269,17 +296,28 @@ pub fn attach(
     plan: &Plan,
     pids: &[u32],
     stubs: Option<&Stubs>,
-    detachable: bool,
+    admitted: Option<&Admitted>,
 ) -> Result<Attachment, Error> {
     set_tail_calls(programs, plan)?;
     let mut attachment = Attachment::default();
-    let alone = if detachable && stubs.is_none() { smallest(plan, pids.len()) } else { HashSet::new() };
     for (index, planned_library) in plan.libraries.iter().enumerate() {
         let library = Arc::new(planned_library.library.clone());
         let file = Arc::new(Pinned::open(&planned_library.attach_path, planned_library.stamp)?);
-        let (single, together): (Vec<&PlannedRegion>, Vec<&PlannedRegion>) =
-            planned_library.regions.iter().partition(|planned| alone.contains(&planned.region.id));
-        for regions in single.chunks(1).chain([together.as_slice()]) {
+        let groups = match admitted {
+            Some(admitted) => admitted.groups(&planned_library.regions),
+            None => vec![planned_library.regions.iter().collect()],
+        };
+        let throttleable = |planned: &PlannedRegion, is_placed| {
+            let (file, library) = (Arc::clone(&file), Arc::clone(&library));
+            Throttleable { region: planned.region.clone(), planned: planned.clone(), file, library, is_placed }
+        };
+        let left_out =
+            planned_library.regions.iter().filter(|planned| admitted.is_some_and(|of| of.leaves_out(planned)));
+        for planned in left_out {
+            attachment.regions.push(planned.region.clone());
+            attachment.throttleable.push(throttleable(planned, false));
+        }
+        for regions in &groups {
             let mut placing = Placing { programs, path: file.path(), regions, pids, placed: Vec::new() };
             let refused = placing.entries()?;
             let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
@@ -297,10 +335,8 @@ pub fn attach(
             for &planned in regions {
                 let Some(cause) = refused.get(&planned.region.id) else {
                     let region = Region { stub: stub_of(planned).is_some(), ..planned.region.clone() };
-                    if alone.contains(&region.id) {
-                        let probes = std::mem::take(&mut placing.placed).into_iter().map(|(_, _, probes)| probes);
-                        let (planned, file, probes) = (planned.clone(), Arc::clone(&file), probes.collect());
-                        attachment.detachable.push(Detachable { region: region.clone(), planned, file, probes });
+                    if admitted.is_some() && planned.jump.is_none() {
+                        attachment.throttleable.push(throttleable(planned, true));
                     }
                     attachment.regions.push(region);
                     continue;
@@ -320,18 +356,18 @@ pub fn attach(
     Ok(attachment)
 }
 
-/// How many regions can be taken out alone in so many processes: as many as rtrace may have descriptors for.
-pub fn most_apart(processes: usize) -> usize {
-    MOST_APART.min(host::allow_descriptors() / 2) / processes.max(1)
-}
-
-/// The smallest functions of a plan. One by which control leaves others is needed whatever it costs.
-fn smallest(plan: &Plan, processes: usize) -> HashSet<RegionId> {
-    let regions = plan.libraries.iter().flat_map(|library| &library.regions);
-    let regions = regions.filter(|planned| planned.jump.is_none());
-    let mut sizes: Vec<(u64, RegionId)> = regions.map(|planned| (planned.region.size, planned.region.id)).collect();
-    sizes.sort_unstable();
-    sizes.into_iter().take(most_apart(processes)).map(|(_, id)| id).collect()
+/// Places probes of throttled regions of a file anew, which are taken out together the next time.
+///
+/// # Errors
+/// The kernel refuses probes for a reason that has nothing to do with a single site.
+pub fn place_again(programs: &Programs, pids: &[u32], regions: &[&Throttleable]) -> Result<Attachment, Error> {
+    let mut attachment = Attachment::default();
+    let Some(Throttleable { file, library, .. }) = regions.first() else { return Ok(attachment) };
+    let planned: Vec<&PlannedRegion> = regions.iter().map(|region| &region.planned).collect();
+    let mut placing = Placing { programs, path: file.path(), regions: &planned, pids, placed: Vec::new() };
+    placing.entries()?;
+    attachment.keep(placing, file, library);
+    Ok(attachment)
 }
 
 /// A site with its cookie, which also tells what our program does in the kernel's place.
@@ -342,6 +378,11 @@ fn site(planned: plan::Site, cookie: u64) -> Site {
         SiteCost::Emulated | SiteCost::SingleStep => deep_cookie(cookie, words),
     };
     Site { file_offset, cookie }
+}
+
+/// The site at which a region's calls enter.
+pub fn entry_of(planned: &PlannedRegion) -> Site {
+    site(planned.entry, cookie(planned))
 }
 
 /// The cookie of the sites at which a region's calls enter.

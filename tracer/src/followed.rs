@@ -8,15 +8,16 @@
 //! (`gate`) a child executes another program only once they are placed: that has its probes before it maps
 //! a library.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs, Unlinked};
-use rtrace_model::{Library, LibraryId, Timestamp};
+use rtrace_model::{Library, LibraryId, RegionId, Timestamp};
 use rtrace_symbolizer::modules::{self, Module};
 
+use crate::altered::Spot;
 use crate::attach::{Attachment, Closing, Placed, detach};
 use crate::mapping_history::MappingHistory;
 use crate::presence::{Presence, Process};
@@ -53,17 +54,25 @@ pub struct Overwritten {
 const LONGEST_WAIT_NS: u64 = 10_000_000;
 const MOST_WAITED_FOR: usize = 1024;
 
+/// Sites with the probes of the processes that had them first.
+struct InPlace {
+    placed: Placed,
+    since: Timestamp,
+    first: Probes,
+}
+
 #[derive(Default)]
 struct State {
     pids: Vec<u32>,
-    placed: Vec<Placed>,
-    /// Since when each of them is in place.
-    placed_since: Vec<Timestamp>,
-    /// Those of the processes that had them first, in the order of `placed`.
-    first: Vec<Probes>,
-    /// Those of children, with their place in `placed`.
+    /// By number; no other has had it.
+    placed: BTreeMap<usize, InPlace>,
+    /// How many there have been.
+    numbers: usize,
+    /// Whether some were taken out since their regions were throttled.
+    is_throttled: bool,
+    /// Those of children, with their number in `placed`.
     probes: HashMap<u32, Vec<(usize, Probes)>>,
-    /// For these there was no room: children, with their place in `placed`.
+    /// For these there was no room: children, with their number in `placed`.
     missing: HashSet<(u32, usize)>,
     /// Processes that lost their probes because these would harm them.
     left: HashSet<u32>,
@@ -130,8 +139,8 @@ impl State {
         let image = if has_executed { None } else { mapped(pid) }.or_else(|| mapped(parent));
         let executed = if has_executed { mapped(pid) } else { None };
         // A child has inherited no breakpoints that its parent got later.
-        let later = self.placed.iter().zip(&self.placed_since).filter(|(_, placed)| **placed >= since);
-        let later: HashSet<LibraryId> = later.map(|(placed, _)| placed.library.id).collect();
+        let later = self.placed.values().filter(|in_place| in_place.since >= since);
+        let later: HashSet<LibraryId> = later.map(|in_place| in_place.placed.library.id).collect();
         let is_blind = |library: &Library| {
             also.contains(&library.id)
                 || (has_run || later.contains(&library.id))
@@ -160,9 +169,9 @@ impl State {
     }
 
     fn blind_in(&self, pid: u32, since: Timestamp, is_meant: impl Fn(&Library) -> bool) -> Vec<BlindChild> {
-        let mut libraries: Vec<&Library> = self.placed.iter().map(|placed| &*placed.library).collect();
-        libraries.dedup_by_key(|library| library.id);
-        let blind = libraries.into_iter().filter(|library| is_meant(library)).cloned();
+        let libraries: BTreeMap<LibraryId, &Library> =
+            self.placed.values().map(|InPlace { placed, .. }| (placed.library.id, &*placed.library)).collect();
+        let blind = libraries.into_values().filter(|library| is_meant(library)).cloned();
         blind.map(|library| BlindChild { pid, library, since }).collect()
     }
 }
@@ -192,13 +201,37 @@ impl<'a> Followed<'a> {
     pub fn attach<E>(&self, attach: impl FnOnce(&[u32]) -> Result<Attachment, E>) -> Result<Attachment, E> {
         let mut state = self.state();
         let mut attachment = attach(&state.pids)?;
-        state.first.append(&mut attachment.probes);
-        state.placed.extend(attachment.placed.iter().cloned());
-        let number = state.placed.len();
-        state.placed_since.resize(number, host::now());
-        let sites: usize = state.placed.iter().map(Placed::number).sum();
+        let since = host::now();
+        for (placed, first) in attachment.placed.iter().cloned().zip(attachment.probes.drain(..)) {
+            let number = state.numbers;
+            state.numbers += 1;
+            state.placed.insert(number, InPlace { placed, since, first });
+        }
+        let sites: usize = state.placed.values().map(|in_place| in_place.placed.number()).sum();
         self.programs.wait_for_children(if sites <= MOST_WAITED_FOR { LONGEST_WAIT_NS } else { 0 });
         Ok(attachment)
+    }
+
+    /// Gives the probes of these regions, to be taken out, and all regions that lose theirs with them.
+    pub fn take_out(&self, regions: &HashSet<RegionId>) -> (Vec<Probes>, HashSet<RegionId>) {
+        let mut state = self.state();
+        let is_meant = |in_place: &InPlace| in_place.placed.regions().any(|id| regions.contains(&id));
+        let meant = state.placed.iter().filter(|(_, in_place)| is_meant(in_place)).map(|(number, _)| *number);
+        let meant: Vec<usize> = meant.collect();
+        let out: BTreeMap<usize, InPlace> =
+            meant.into_iter().filter_map(|number| Some((number, state.placed.remove(&number)?))).collect();
+        let of_children =
+            state.probes.values_mut().flat_map(|probes| probes.extract_if(.., |(at, _)| out.contains_key(at)));
+        let mut probes: Vec<Probes> = of_children.map(|(_, probes)| probes).collect();
+        state.is_throttled |= !out.is_empty();
+        let all = out.values().flat_map(|in_place| in_place.placed.regions()).collect();
+        probes.extend(out.into_values().map(|in_place| in_place.first));
+        (probes, all)
+    }
+
+    /// The processes with probes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.state().pids.clone()
     }
 
     /// Places probes in a child that was forked at that time.
@@ -220,7 +253,7 @@ impl<'a> Followed<'a> {
         let (mut without, mut missing) = (HashSet::new(), Vec::new());
         // It has the code of its parent, with all changes of that.
         let process = Process::of(pid);
-        for (index, placed) in state.placed.iter().enumerate() {
+        for (&index, InPlace { placed, .. }) in &state.placed {
             if !placed.is_unchanged() {
                 without.insert(placed.library.id);
                 continue;
@@ -241,15 +274,16 @@ impl<'a> Followed<'a> {
         state.pids.push(pid);
         state.missing.extend(missing);
         state.stays_blind(pid, |library| without.contains(&library.id));
-        state.tell_blind_child(pid, parent, self.unlinked(pid)?, &without, since);
+        let unlinked = self.unlinked(&state, pid)?;
+        state.tell_blind_child(pid, parent, unlinked, &without, since);
         state.last_adoption = host::now();
         Ok(())
     }
 
-    /// What a child has done without links. Where functions are throttled, it may not have inherited their breakpoints.
-    fn unlinked(&self, pid: u32) -> Result<Unlinked, Error> {
+    /// What a child has done without links. Where functions were throttled, it may not have inherited their breakpoints.
+    fn unlinked(&self, state: &State, pid: u32) -> Result<Unlinked, Error> {
         let unlinked = self.programs.unlinked(pid)?;
-        Ok(Unlinked { has_run: unlinked.has_run || self.programs.is_governed(), ..unlinked })
+        Ok(Unlinked { has_run: unlinked.has_run || state.is_throttled, ..unlinked })
     }
 
     /// Recording ends before a child that was forked at that time has got its probes.
@@ -259,7 +293,8 @@ impl<'a> Followed<'a> {
     pub fn miss(&self, pid: u32, parent: u32, since: Timestamp) -> Result<(), Error> {
         let mut state = self.state();
         if !state.pids.contains(&EVERYWHERE) {
-            state.tell_blind_child(pid, parent, self.unlinked(pid)?, &HashSet::new(), since);
+            let unlinked = self.unlinked(&state, pid)?;
+            state.tell_blind_child(pid, parent, unlinked, &HashSet::new(), since);
         }
         Ok(())
     }
@@ -278,12 +313,12 @@ impl<'a> Followed<'a> {
     /// they were looked at, and waits until they are gone: it would get them at places that mean something else now.
     pub fn drop_changed(&self, pid: u32, now: Timestamp) {
         let mut state = self.state();
-        let State { placed, first, probes, .. } = &mut *state;
+        let State { placed, probes, .. } = &mut *state;
         let mut of_child = probes.get_mut(&pid);
         let (mut gone, mut libraries) = (Vec::new(), HashSet::new());
-        for (index, placed) in placed.iter().enumerate().filter(|(_, placed)| !placed.is_unchanged()) {
-            let of_child = of_child.iter_mut().flat_map(|probes| probes.iter_mut()).filter(|(at, _)| *at == index);
-            let probes = of_child.map(|(_, probes)| probes).chain([&mut first[index]]);
+        for (index, InPlace { placed, first, .. }) in placed.iter_mut().filter(|(_, of)| !of.placed.is_unchanged()) {
+            let of_child = of_child.iter_mut().flat_map(|probes| probes.iter_mut()).filter(|(at, _)| at == index);
+            let probes = of_child.map(|(_, probes)| probes).chain([first]);
             let before = gone.len();
             gone.extend(probes.map(|probes| probes.take_of(pid)).filter(|probes| !probes.is_empty()));
             if gone.len() > before {
@@ -315,7 +350,7 @@ impl<'a> Followed<'a> {
         state.tell_blind_for_good(pid, since, |_| true);
         let of_child = state.probes.remove(&pid).unwrap_or_default();
         let mut probes: Vec<Probes> = of_child.into_iter().map(|(_, probes)| probes).collect();
-        probes.extend(state.first.iter_mut().map(|probes| probes.take_of(pid)));
+        probes.extend(state.placed.values_mut().map(|in_place| in_place.first.take_of(pid)));
         drop(state);
         self.detach(probes);
     }
@@ -333,7 +368,7 @@ impl<'a> Followed<'a> {
         state.blind.extend(blind);
         let ended: Vec<u32> = state.probes.keys().filter(|pid| !state.pids.contains(pid)).copied().collect();
         for (index, probes) in ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().collect::<Vec<_>>() {
-            state.ended_sites += state.placed[index].number();
+            state.ended_sites += state.placed.get(&index).map_or(0, |in_place| in_place.placed.number());
             state.ended.push(probes);
         }
         state.close_ended();
@@ -396,16 +431,23 @@ impl<'a> Followed<'a> {
         // Children wait for their probes while the state is held.
         let state = self.state();
         let is_there =
-            |(index, placed): &(usize, &Placed)| placed.is_of_library() && !state.missing.contains(&(pid, *index));
-        let placed: Vec<Placed> = state.placed.iter().enumerate().filter(is_there).map(|(_, of)| of.clone()).collect();
+            |(index, of): &(&usize, &InPlace)| of.placed.is_of_library() && !state.missing.contains(&(pid, **index));
+        let placed: Vec<Placed> = state.placed.iter().filter(is_there).map(|(_, of)| of.placed.clone()).collect();
         drop(state);
         let mut found = overwritten(pid, &placed, addresses);
         if !found.is_empty() {
             let again = overwritten(pid, &placed, addresses);
+            let state = self.state();
+            // Some may have been throttled meanwhile.
+            let placed = state.placed.values().map(|in_place| &in_place.placed);
+            let stay: HashSet<(LibraryId, u64)> =
+                placed.flat_map(|placed| placed.offsets().map(|site| (placed.library.id, site))).collect();
+            drop(state);
             for Overwritten { library, offsets, .. } in &mut found {
                 let also = |offset: &u64| {
                     let same = again.iter().filter(|other| other.library.id == library.id);
-                    same.flat_map(|other| &other.offsets).any(|other| other == offset)
+                    let mut same = same.flat_map(|other| &other.offsets);
+                    stay.contains(&(library.id, *offset)) && same.any(|other| other == offset)
                 };
                 offsets.retain(also);
                 offsets.iter().for_each(|&offset| self.programs.avoid(library.device, library.inode, offset));
@@ -461,9 +503,10 @@ impl<'a> Followed<'a> {
     /// All probes, to be taken out.
     pub fn into_probes(self) -> Vec<Probes> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let State { first, probes, ended, mut closing, .. } = state;
+        let State { placed, probes, ended, mut closing, .. } = state;
         closing.finish();
-        first.into_iter().chain(ended).chain(probes.into_values().flatten().map(|(_, probes)| probes)).collect()
+        let first = placed.into_values().map(|in_place| in_place.first);
+        first.chain(ended).chain(probes.into_values().flatten().map(|(_, probes)| probes)).collect()
     }
 }
 
@@ -473,10 +516,14 @@ fn is_mapped(modules: &[Module], library: &Library) -> bool {
 
 fn overwritten(pid: u32, placed: &[Placed], addresses: &Range<u64>) -> Vec<Overwritten> {
     let Some(process) = Process::of(pid) else { return Vec::new() };
-    let of_file = |placed: &Placed| {
-        let Presence { absent, .. } = process.presence(placed.file.file(), placed.spots(), addresses)?;
+    let mut libraries: BTreeMap<LibraryId, (&Placed, Vec<Spot>)> = BTreeMap::new();
+    for placed in placed.iter().filter(|placed| placed.is_unchanged()) {
+        libraries.entry(placed.library.id).or_insert_with(|| (placed, Vec::new())).1.extend(placed.spots());
+    }
+    let of_library = |(placed, spots): (&Placed, Vec<Spot>)| {
+        let Presence { absent, .. } = process.presence(placed.file.file(), spots, addresses)?;
         let library = Arc::clone(&placed.library);
         (!absent.is_empty()).then_some(Overwritten { pid, library, offsets: absent })
     };
-    placed.iter().filter(|placed| placed.is_unchanged()).filter_map(of_file).collect()
+    libraries.into_values().filter_map(of_library).collect()
 }

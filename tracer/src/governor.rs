@@ -4,8 +4,11 @@
 //! A region has one probe, and the kernel side knows whether the region is throttled. So throttling a region changes
 //! one word in a map. From then on its hits do next to nothing, and threads that nobody waits for remove the probe. The
 //! returns of calls that were running are still detected.
+//!
+//! Probes that were placed together are removed together. Regions that lose theirs because of another get them back as
+//! soon as the old ones are gone.
 
-mod controller;
+pub(crate) mod controller;
 mod estimate;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,7 +26,8 @@ use rtrace_model::{CallCost, Estimate, LEAST_CPU, Level, Percent, RegionId, Time
 use self::controller::{Controller, Observed};
 pub use self::estimate::{Ended, NO_LOCATION};
 use self::estimate::{Estimator, Window};
-use crate::attach::{Closing, Detachable, Governable};
+use crate::attach::{self, Closing, Governable, Throttleable};
+use crate::followed::Followed;
 use crate::host;
 use crate::overhead::{self, CpuMeter, Surcharge};
 use crate::returns::Exchange;
@@ -31,8 +35,16 @@ use crate::returns::Exchange;
 /// Time between two decisions.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Length of a window in which throttled regions are counted.
+/// The same for some time after levels have changed.
+const SHORT_TICK: Duration = Duration::from_millis(25);
+const UNSETTLED: Duration = Duration::from_secs(1);
+
+/// Probes that come back together, at the most.
+const MOST_BACK: usize = 64;
+
+/// Length of a window in which throttled regions are counted, at least and at most: as the budget allows.
 const WINDOW: Duration = Duration::from_millis(1);
+const LONGEST_WINDOW: Duration = Duration::from_millis(20);
 
 /// Regions of a window, at the most, and of the first. Those that are placed are hit while others are, which takes
 /// some microseconds each, and much longer where others make the kernel wait: so there are as many as are placed
@@ -41,9 +53,11 @@ const MOST_IN_WINDOW: usize = 256;
 const FIRST_IN_WINDOW: usize = 32;
 const PLACING: Duration = Duration::from_millis(4);
 
-/// Windows take this part of the budget at most, and come so often at most and at least.
+/// Windows take what calls that are recorded leave of this part of the budget, at least the second, and come so often at most
+/// and at least.
+const USED: f64 = 0.7;
 const WINDOWS_SHARE: f64 = 0.15;
-const WINDOW_PERIOD: Duration = Duration::from_millis(150);
+const WINDOW_PERIOD: Duration = Duration::from_millis(50);
 const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 
 /// Its multiples, without their whole part, are spread evenly.
@@ -80,8 +94,8 @@ pub enum Report {
 pub struct GovernorContext<'a> {
     /// The programs.
     pub programs: &'a Programs,
-    /// The processes whose calls are traced.
-    pub pids: &'a [u32],
+    /// The probes.
+    pub followed: &'a Followed<'a>,
     /// What calls cost here.
     pub costs: &'a [CallCost],
     /// The budget.
@@ -105,14 +119,6 @@ pub struct Living {
     pub ended: Vec<Ended>,
 }
 
-/// What remains when the governor ends.
-pub struct Remaining {
-    /// The probes that are in place.
-    pub probes: Vec<Probes>,
-    /// When recording was switched off.
-    pub disarmed: Timestamp,
-}
-
 /// A region that cannot be throttled: its probes go only with those of others.
 struct Fixed {
     cost: f64,
@@ -121,7 +127,9 @@ struct Fixed {
 }
 
 struct Governed {
-    detachable: Detachable,
+    throttleable: Throttleable,
+    /// Its probe was taken out because of another's, and is to come back at once.
+    is_innocent: bool,
     level: Level,
     full: f64,
     count: f64,
@@ -149,9 +157,13 @@ pub struct Governor<'a> {
     vain_before: f64,
     begin: Instant,
     ticked: Instant,
+    /// When levels last changed.
+    changed: Instant,
     /// When the next window is due, and how many there were.
     window_at: Instant,
     windows: u32,
+    /// How long the next one is.
+    window: Duration,
     /// Since when the last one takes time, and what hits in vain had taken before, until its probes have gone.
     looking: Option<(Instant, u64)>,
     /// How many regions the next one has, and the first of them.
@@ -179,8 +191,10 @@ impl<'a> Governor<'a> {
             vain_before: 0.0,
             begin: now,
             ticked: now,
+            changed: now,
             window_at: now + WINDOW_PERIOD,
             windows: 0,
+            window: WINDOW,
             looking: None,
             in_window: FIRST_IN_WINDOW,
             first_in_window: RegionId(0),
@@ -190,21 +204,22 @@ impl<'a> Governor<'a> {
         }
     }
 
-    /// Governs until `is_over`, and switches recording off with the last window.
+    /// Governs until `is_over`, and switches recording off with the last window; gives when it did.
     ///
     /// # Errors
     /// A map of the programs cannot be read or written.
-    pub fn run(mut self, is_over: &AtomicBool) -> Result<Remaining, Error> {
+    pub fn run(mut self, is_over: &AtomicBool) -> Result<Timestamp, Error> {
         // Windows are short, and on a machine that is busy they would be long.
         let _ahead = host::run_first();
-        self.adopt();
+        self.adopt()?;
         self.meter.since_last(&self.pids());
         (self.begin, self.ticked) = (Instant::now(), Instant::now());
         while !is_over.load(Ordering::Relaxed) {
-            thread::sleep(TICK);
-            self.adopt();
+            thread::sleep(if self.changed.elapsed() < UNSETTLED { SHORT_TICK } else { TICK });
+            self.adopt()?;
             self.tick()?;
             if self.closing.is_done() {
+                self.bring_back()?;
                 self.pace()?;
                 if Instant::now() >= self.window_at {
                     self.look()?;
@@ -218,22 +233,27 @@ impl<'a> Governor<'a> {
         let disarmed = host::now();
         self.report()?;
         self.closing.finish();
-        let probes = self.regions.into_values().flat_map(|region| region.detachable.probes).collect();
-        Ok(Remaining { probes, disarmed })
+        Ok(disarmed)
     }
 
-    fn adopt(&mut self) {
+    fn adopt(&mut self) -> Result<(), Error> {
         let placed: Vec<Governable> = self.context.inbox.try_iter().collect();
         for region in placed.iter().flat_map(|placed| &placed.fixed) {
             let cost = overhead::of_call(self.context.costs, region, true);
             self.fixed.insert(region.id, Fixed { cost, enters: 0, rate: 0.0 });
         }
-        for detachable in placed.into_iter().flat_map(|placed| placed.detachable) {
-            let cost = |is_recorded| overhead::of_call(self.context.costs, &detachable.region, is_recorded);
-            let governed =
-                Governed { full: cost(true), count: cost(false), level: Level::Full, enters: 0, rate: 0.0, detachable };
-            self.regions.insert(governed.detachable.region.id, governed);
+        let mut left_out = Vec::new();
+        for throttleable in placed.into_iter().flat_map(|placed| placed.throttleable) {
+            let cost = |is_recorded| overhead::of_call(self.context.costs, &throttleable.region, is_recorded);
+            let (full, count, id) = (cost(true), cost(false), throttleable.region.id);
+            if !throttleable.is_placed {
+                left_out.push(id);
+            }
+            let level = Level::Full;
+            self.regions
+                .insert(id, Governed { full, count, level, enters: 0, rate: 0.0, throttleable, is_innocent: false });
         }
+        self.mark(&left_out, host::now())
     }
 
     fn living(&self) -> MutexGuard<'_, Living> {
@@ -277,7 +297,8 @@ impl<'a> Governor<'a> {
             can_change: false,
         });
         let rates = self.estimator.rates();
-        let changing = self.regions.iter().map(|(id, region)| self.observed(*id, region, &rates));
+        let changing = self.regions.iter().filter(|(_, region)| !region.is_innocent);
+        let changing = changing.map(|(id, region)| self.observed(*id, region, &rates));
         let observed: Vec<Observed> = changing.chain(fixed).collect();
         let changes = self.controller.decide(self.begin.elapsed(), self.left_by_vain(), &observed);
         let of_level = |level| changes.iter().filter(move |change| change.1 == level).map(|change| change.0).collect();
@@ -285,10 +306,7 @@ impl<'a> Governor<'a> {
         if !throttled.is_empty() {
             self.throttle(&throttled)?;
         }
-        if !restored.is_empty() {
-            self.restore(&restored)?;
-        }
-        Ok(())
+        restored.chunks(1).try_for_each(|alone| self.restore(alone))
     }
 
     fn observed(&self, id: RegionId, region: &Governed, rates: &HashMap<RegionId, f64>) -> Observed {
@@ -301,11 +319,16 @@ impl<'a> Governor<'a> {
         Observed { region: id, level: region.level, calls, cost: region.full + self.extra, can_change }
     }
 
-    /// What tracing costs now, as a part of the programs' CPU time.
-    fn overhead(&self) -> f64 {
+    /// What recorded calls cost now, in CPU seconds per second.
+    fn recorded(&self) -> f64 {
         let cost = |region: &Governed| region.rate * (region.full + self.extra) / 1e9;
         let fixed = self.fixed.values().map(|region| region.rate * (region.cost + self.extra) / 1e9);
-        (self.regions.values().map(cost).chain(fixed).sum::<f64>() + self.vain) / self.cpu.max(LEAST_CPU)
+        self.regions.values().map(cost).chain(fixed).sum()
+    }
+
+    /// What tracing costs now, as a part of the programs' CPU time.
+    fn overhead(&self) -> f64 {
+        (self.recorded() + self.vain) / self.cpu.max(LEAST_CPU)
     }
 
     /// Nanoseconds that hits took so far by which nothing was recorded.
@@ -333,39 +356,65 @@ impl<'a> Governor<'a> {
             self.window_at = Instant::now() + WINDOW_PERIOD;
         }
         programs.set_window(true);
-        let mut gone = Vec::new();
+        self.mark(ids, time)?;
+        let (gone, mut all) = self.context.followed.take_out(&ids.iter().copied().collect());
+        let is_innocent = |id: &RegionId| self.regions.get(id).is_some_and(|region| region.level == Level::Full);
+        let innocent: Vec<RegionId> = all.iter().copied().filter(is_innocent).collect();
+        self.mark(&innocent, time)?;
+        for id in &innocent {
+            self.regions.entry(*id).and_modify(|region| region.is_innocent = true);
+        }
+        self.closing.close(gone);
+        thread::sleep(WINDOW);
+        all.extend(ids);
+        self.end_window(time.0, &all)
+    }
+
+    /// These are throttled from now on; their probes are to go.
+    fn mark(&mut self, ids: &[RegionId], time: Timestamp) -> Result<(), Error> {
+        if ids.is_empty() {
+            return Ok(());
+        }
         for &id in ids {
-            let Some(region) = self.regions.get_mut(&id) else { continue };
-            programs.throttle(id.0, NonZeroU32::new(region.count as u32).unwrap_or(NonZeroU32::MIN))?;
-            gone.append(&mut region.detachable.probes);
+            let Some(region) = self.regions.get(&id) else { continue };
+            let cost = NonZeroU32::new(region.count as u32).unwrap_or(NonZeroU32::MIN);
+            self.context.programs.throttle(id.0, cost)?;
             self.set_level(id, Level::Off, time);
         }
         self.estimator.throttle(ids.iter().copied(), time.0);
+        self.changed = Instant::now();
         self.context.exchange.levels_changed.store(true, Ordering::Relaxed);
-        self.closing.close(gone);
-        thread::sleep(WINDOW);
-        let throttled: HashSet<RegionId> = ids.iter().copied().collect();
-        self.end_window(time.0, &throttled)
+        Ok(())
     }
 
-    /// Their probes are placed, and then they are recorded again.
+    /// Places the probes that others had to go with.
+    fn bring_back(&mut self) -> Result<(), Error> {
+        let mut files: BTreeMap<PathBuf, Vec<RegionId>> = BTreeMap::new();
+        for (id, region) in self.regions.iter_mut().filter(|(_, region)| region.is_innocent) {
+            region.is_innocent = false;
+            files.entry(region.throttleable.path()).or_default().push(*id);
+        }
+        let groups: Vec<&[RegionId]> = files.values().flat_map(|ids| ids.chunks(MOST_BACK)).collect();
+        groups.into_iter().try_for_each(|group| self.restore(group))
+    }
+
+    /// Their probes, which are of one file, are placed, and then they are recorded again.
     fn restore(&mut self, ids: &[RegionId]) -> Result<(), Error> {
-        let (programs, pids) = (self.context.programs, self.context.pids);
-        let is_restored = |id: &RegionId| -> bool {
-            let Some(region) = self.regions.get_mut(id) else { return false };
-            // The program may end meanwhile, and its file with it: then there is nothing to restore.
-            let Ok(probes) = region.detachable.place(programs, pids) else { return false };
-            region.detachable.probes = probes;
-            true
-        };
-        let restored: Vec<RegionId> = ids.iter().copied().filter(is_restored).collect();
-        self.context.exchange.levels_changed.store(true, Ordering::Relaxed);
+        let GovernorContext { programs, followed, exchange, .. } = &self.context;
+        let regions: Vec<&Throttleable> =
+            ids.iter().filter_map(|id| self.regions.get(id)).map(|region| &region.throttleable).collect();
+        // The program may end meanwhile, and its file with it: then there is nothing to restore.
+        if followed.attach(|pids| attach::place_again(programs, pids, &regions)).is_err() {
+            return Ok(());
+        }
+        exchange.levels_changed.store(true, Ordering::Relaxed);
         let time = host::now();
-        for id in restored {
-            programs.restore(id.0)?;
+        for &id in ids {
+            self.context.programs.restore(id.0)?;
             self.estimator.restore(id, time.0);
             self.set_level(id, Level::Full, time);
         }
+        self.changed = Instant::now();
         Ok(())
     }
 
@@ -373,7 +422,7 @@ impl<'a> Governor<'a> {
         let Some(region) = self.regions.get_mut(&id) else { return };
         let from = std::mem::replace(&mut region.level, to);
         region.rate = 0.0;
-        let name = region.detachable.region.name.clone();
+        let name = region.throttleable.region.name.clone();
         // Who does not listen any more does not want to know.
         let _ = self.context.outbox.send(Report::Level { time, region: id, name, from, to });
     }
@@ -384,11 +433,11 @@ impl<'a> Governor<'a> {
         let throttled = self.next_in_window();
         let mut sites: BTreeMap<PathBuf, Vec<Site>> = BTreeMap::new();
         for region in throttled.iter().filter_map(|id| self.regions.get(id)) {
-            sites.entry(region.detachable.path()).or_default().push(region.detachable.entry());
+            sites.entry(region.throttleable.path()).or_default().push(region.throttleable.entry());
         }
+        let pids = self.context.followed.pids();
         // The program may end meanwhile, and its file with it.
-        let place =
-            |(path, sites): (&PathBuf, &Vec<Site>)| programs.attach(Role::Enter, path, self.context.pids, sites).ok();
+        let place = |(path, sites): (&PathBuf, &Vec<Site>)| programs.attach(Role::Enter, path, &pids, sites).ok();
         // The kernel is ready: else the first would be hit while the others wait for it.
         let placing = Instant::now();
         self.looking = Some((placing, programs.throttled_cost()?));
@@ -397,7 +446,7 @@ impl<'a> Governor<'a> {
         if !probes.is_empty() {
             programs.set_window(true);
             let from = host::now().0;
-            thread::sleep(WINDOW);
+            thread::sleep(self.window);
             self.end_window(from, &throttled)?;
         }
         self.closing.close(probes);
@@ -410,8 +459,13 @@ impl<'a> Governor<'a> {
     fn pace(&mut self) -> Result<(), Error> {
         let Some((begin, before)) = self.looking.take() else { return Ok(()) };
         let spent = self.context.programs.throttled_cost()?.saturating_sub(before) as f64 / 1e9;
-        let pause = spent / (WINDOWS_SHARE * self.context.budget.share() * self.left_by_vain().max(0.1));
+        let budget = self.context.budget.share();
+        let share = (USED * budget - self.recorded() / self.cpu.max(LEAST_CPU)).max(WINDOWS_SHARE * budget);
+        let pause = spent / (share * self.left_by_vain().max(0.1));
         let pause = Duration::from_secs_f64(pause.min(LONGEST_PERIOD.as_secs_f64())).max(WINDOW_PERIOD);
+        // On a busy machine, the programs may not run for some milliseconds.
+        let longer = if pause > WINDOW_PERIOD { self.window / 2 } else { self.window * 2 };
+        self.window = longer.clamp(WINDOW, LONGEST_WINDOW);
         // Evenly spread, so that windows do not beat with what the program does.
         self.windows += 1;
         let varied = (f64::from(self.windows) * GOLDEN_RATIO).fract();
@@ -423,7 +477,7 @@ impl<'a> Governor<'a> {
     fn next_in_window(&mut self) -> HashSet<RegionId> {
         let first = self.first_in_window;
         let of = self.regions.range(first..).chain(self.regions.range(..first));
-        let throttled = of.filter(|(_, region)| region.level == Level::Off).map(|(id, _)| *id);
+        let throttled = of.filter(|(_, region)| region.level == Level::Off && !region.is_innocent).map(|(id, _)| *id);
         let mut throttled: Vec<RegionId> = throttled.take(self.in_window + 1).collect();
         if throttled.len() > self.in_window {
             self.first_in_window = throttled.pop().unwrap_or_default();

@@ -10,6 +10,7 @@
 //! ```
 
 mod address_spaces;
+mod admission;
 pub mod altered;
 mod aside;
 pub mod attach;

@@ -30,8 +30,8 @@ use rtrace_symbolizer::modules::{self, Module};
 use self::governing::{Governing, overhead_metric, tell_overhead};
 use self::notice::Notice;
 use crate::address_spaces::AddressSpaces;
-use crate::altered;
-use crate::attach::{self, Attachment, detach};
+use crate::admission::{self, Limit};
+use crate::attach::{self, Admitted, Attachment, detach};
 use crate::calibration::calibrate;
 use crate::callers::{self, CallerFile, Executed, Traced};
 use crate::contexts::{Contexts, Found, Tables};
@@ -39,16 +39,14 @@ use crate::counters::Counters;
 use crate::descendants;
 use crate::followed::{BlindChild, Followed, Overwritten};
 use crate::gate::Gate;
-use crate::governor::{Governor, GovernorContext, Remaining};
+use crate::governor::{Governor, GovernorContext};
 use crate::guard::Guard;
 use crate::host;
 use crate::inspection::Inspection;
 use crate::late_loads::{LateLoad, LateLoadFeed, LateLoads, Missed};
-use crate::memory;
 use crate::options::Options;
 use crate::pipeline::Pipeline;
 use crate::presence::Presence;
-use crate::privilege;
 use crate::returns::{Exchange, ReturnSites, TIME_AHEAD, jumps};
 use crate::rewriting::Rewriting;
 use crate::samples::Samplers;
@@ -58,6 +56,7 @@ use crate::stubs::Stubs;
 use crate::translated;
 use crate::values::{Captured, Prepared};
 use crate::watch::{self, Held, Watches, Watching};
+use crate::{altered, memory, privilege};
 
 /// Time between two looks at what was read from the rings, and what else has happened.
 const READ_PERIOD: Duration = Duration::from_millis(5);
@@ -215,10 +214,12 @@ pub fn record(
         ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns(), spaces.share())?;
     return_sites.place_ahead_at_most(memory::room_for_return_sites(setup.subject.pids(), memory::of_entries(plan))?);
     let tables = (programs.levels() > 0).then(|| Tables::read_ahead(recording.pids.clone()));
-    recording.prime(plan, &mut return_sites).context("failed to attach")?;
+    let admit = |limit| admission::admit(&programs, plan, setup.subject.pids(), limit);
+    let admitted = recording.limit().map(admit).transpose().context("failed to attach")?;
+    recording.prime(&admission::within(plan, admitted.as_ref()), &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
-    let attachment = recording.attach(plan, setup.stubs)?;
+    let attachment = recording.attach(plan, setup.stubs, admitted.as_ref())?;
     attachment.check(recording.named()).context("failed to attach")?;
     attachment.check_unchanged()?;
     setup.subject.pids().iter().try_for_each(|&pid| return_sites.drop_changed(pid))?;
@@ -248,16 +249,15 @@ pub fn record(
                 pipeline.send(Item::Define(metrics.into_iter().map(Definition::Metric).collect()));
                 recording.announce(&pipeline, plan, attachment);
                 let governor = setup.how.budget.map(|budget| {
-                    let (programs, costs, living) = (&programs, &costs, &governing.living);
-                    let exchange = &exchange;
+                    let (programs, costs, exchange, followed) = (&programs, &costs, &exchange, &followed);
                     Governor::new(GovernorContext {
                         programs,
-                        pids: setup.subject.pids(),
+                        followed,
                         costs,
                         budget,
                         inbox,
                         outbox,
-                        living,
+                        living: &governing.living,
                         exchange,
                     })
                 });
@@ -277,9 +277,8 @@ pub fn record(
     followed.end();
     recording.tell_blind_windows(&pipeline);
     let return_summary = return_sites.summary();
-    let Recording { attachments, regions, refused, blind_windows, overwritten, .. } = recording;
-    let probes = attachments.into_iter().flat_map(Attachment::into_probes);
-    detach(probes.chain(return_sites.into_probes()).chain(followed.into_probes()).collect());
+    let Recording { regions, refused, blind_windows, overwritten, .. } = recording;
+    detach(return_sites.into_probes().into_iter().chain(followed.into_probes()).collect());
 
     let (drained, mut call_sites) = drained?;
     inspected?;
@@ -449,15 +448,20 @@ impl<'a> Recording<'a> {
         }
     }
 
-    fn attach(&self, plan: &Plan, stubs: Option<&Stubs>) -> anyhow::Result<Attachment> {
-        let is_governed = self.governing.is_some();
+    /// The budget, if there is one, with what it takes to keep it.
+    fn limit(&self) -> Option<Limit<'a>> {
+        let (costs, processes, follow) = (self.costs, self.followed.pids().len(), self.setup.how.follow);
+        self.setup.how.budget.map(|budget| Limit { costs, budget, processes, follow })
+    }
+
+    fn attach(&self, plan: &Plan, stubs: Option<&Stubs>, admitted: Option<&Admitted>) -> anyhow::Result<Attachment> {
         let Setup { counters, at_return, .. } = self.setup;
         let words = self.programs.words();
         let prepared = Prepared { words, metrics: &counters.metrics, at_return: *at_return };
         self.captured.add(self.programs, plan, &prepared)?;
         let attachment = self
             .followed
-            .attach(|pids| attach::attach(self.programs, plan, pids, stubs, is_governed))
+            .attach(|pids| attach::attach(self.programs, plan, pids, stubs, admitted))
             .context("failed to attach")?;
         for region in attachment.regions.iter().filter(|region| self.is_folded(region)) {
             self.programs.set_level(region.id.0, None)?;
@@ -512,7 +516,7 @@ impl<'a> Recording<'a> {
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<(Summary, CallSites)>
     where
-        G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Remaining, rtrace_bpf::Error>>>,
+        G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Timestamp, rtrace_bpf::Error>>>,
     {
         let Setup { how, counters, watches, .. } = self.setup;
         let Heard { feed, rings, contexts, spaces } = heard;
@@ -536,7 +540,7 @@ impl<'a> Recording<'a> {
             released.is_err() || stop.load(Ordering::Relaxed) || pipeline.has_failed()
         });
         is_over.store(true, Ordering::Relaxed);
-        let mut remaining = None;
+        let mut disarmed = None;
         if let Some(governor) = governor {
             while !governor.is_finished() {
                 thread::sleep(READ_PERIOD);
@@ -544,12 +548,12 @@ impl<'a> Recording<'a> {
                 let (living, ended) = (source.living(), source.take_ended());
                 self.governing.inspect(|governing| governing.tell(living, ended));
             }
-            remaining = Some(governor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            disarmed = Some(governor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
         read?;
         self.programs.disarm()?;
         drop(ahead);
-        let time = remaining.as_ref().map_or_else(host::now, |remaining| remaining.disarmed);
+        let time = disarmed.unwrap_or_else(host::now);
         pipeline.send(Item::Event(Event { time, pid: None, tid: None, kind: EventKind::Disarmed }));
         for kind in watching.finish()? {
             emit_event(pipeline, kind);
@@ -568,8 +572,6 @@ impl<'a> Recording<'a> {
         listen(pipeline, samplers);
         let ids = self.attachments.iter().flat_map(|attachment| &attachment.regions).map(|region| region.id);
         let drained = source.drain(ids.max().map_or(0, |last| last.index() + 1));
-        // Calls end when recording does, not when the kernel has taken out the last of these.
-        remaining.into_iter().for_each(|remaining| detach(remaining.probes));
         released?;
         Ok(drained?)
     }
@@ -722,7 +724,7 @@ impl<'a> Recording<'a> {
         let is_shortage = |error: &anyhow::Error| {
             error.downcast_ref::<rtrace_bpf::Error>().is_some_and(rtrace_bpf::Error::is_shortage)
         };
-        let attachment = match self.attach(&late_load.plan, None) {
+        let attachment = match self.attach(&late_load.plan, None, self.limit().map(Limit::unknown).as_ref()) {
             Ok(attachment) => Some(attachment),
             // What is recorded already goes on to be.
             Err(error) if is_shortage(&error) => None,

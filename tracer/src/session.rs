@@ -32,7 +32,7 @@ use crate::samples::{Samplers, plugin};
 use crate::stubs::{self, NoStubs, Stubs};
 use crate::target::{self, Target};
 use crate::watch::{self, Watches};
-use crate::{attach, privilege, rank, signatures, sources, unmatched, values};
+use crate::{privilege, rank, signatures, sources, unmatched, values};
 
 /// What is traced.
 #[derive(Clone, Copy, Debug)]
@@ -430,12 +430,6 @@ impl Ready<'_> {
     /// Why there are no stubs, though they are wanted.
     pub fn no_stubs(&self) -> Option<&NoStubs> {
         self.planned.stubs.as_ref().err()
-    }
-
-    /// How many functions are probed, and how many of them at the most a budget can throttle.
-    pub fn reach_of_budget(&self) -> (usize, usize) {
-        let regions = self.plan().libraries.iter().map(|library| library.regions.len()).sum();
-        (regions, attach::most_apart(self.planned.basis.program.pids().len().max(1)))
     }
 
     /// Attaches, records until one of the reasons to stop, and detaches: `stop` is set, the duration is over, every

@@ -160,7 +160,12 @@ impl<'a> Source<'a> {
     /// # Errors
     /// A map cannot be read.
     pub fn estimated(&mut self, mut estimates: Vec<Estimate>) -> Result<(), Error> {
-        // A function is throttled for its calls, so threads are known, unless all records so far are lost.
+        let sum = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum();
+        self.summary.counted = sum(|estimate| estimate.counted);
+        self.summary.estimated = sum(|estimate| estimate.estimated);
+        let most = estimates.iter().map(|estimate| estimate.most).sum();
+        self.summary.estimated_range = CallRange(sum(|estimate| estimate.least), most);
+        // What was throttled from the beginning may have been called by threads of which none is known.
         let any = self.locations.keys().min().copied();
         estimates.retain_mut(|estimate| {
             if estimate.location == NO_LOCATION {
@@ -168,11 +173,6 @@ impl<'a> Source<'a> {
             }
             estimate.location != NO_LOCATION
         });
-        let sum = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum();
-        self.summary.counted = sum(|estimate| estimate.counted);
-        self.summary.estimated = sum(|estimate| estimate.estimated);
-        let most = estimates.iter().map(|estimate| estimate.most).sum();
-        self.summary.estimated_range = CallRange(sum(|estimate| estimate.least), most);
         for estimate in &estimates {
             self.discover(estimate.location.0)?;
         }

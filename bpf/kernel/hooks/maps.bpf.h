@@ -71,7 +71,7 @@ volatile u32 open_is_last;
 /* First frame that the reader of open frames hands over in this pass. */
 volatile u32 open_first;
 
-/* Whether calls of throttled regions are counted now. */
+/* Whether calls of throttled regions are counted now; before recording begins: those of all. */
 volatile u32 window_is_open;
 
 /* Hooked returns whose enter is not on record: mostly calls that began before the recording. */

@@ -309,7 +309,8 @@ fn brief(life: Duration) -> Child {
 fn attach_to(pids: &[u32]) -> (Output, TempDir) {
     let folder = TempDir::new().unwrap();
     let mut rtrace = rtrace::command();
-    rtrace.args(["attach", "--no-tui", "--lib", "libc.so.6", "--func", "str*", "--duration", "1s", "-o"]);
+    rtrace.args(["attach", "--no-tui"]).args(rtrace::ALL_CALLS);
+    rtrace.args(["--lib", "libc.so.6", "--func", "str*", "--duration", "1s", "-o"]);
     rtrace.arg(folder.path().join("trace"));
     for pid in pids {
         rtrace.args(["-p", &pid.to_string()]);

@@ -37,12 +37,12 @@ fn truth(stdout: &[u8]) -> BTreeMap<String, u64> {
 fn calls(trace: &Trace) -> BTreeMap<String, Calls> {
     let name = |region| trace.region(region).unwrap().name.clone();
     let mut calls: BTreeMap<String, Calls> = BTreeMap::new();
+    let none = || Calls { most: Some(0), ..Calls::default() };
     for call in trace.calls().flat_map(|batch| batch.unwrap().into_calls()) {
-        let none = || Calls { most: Some(0), ..Calls::default() };
         calls.entry(name(call.region)).or_insert_with(none).recorded += 1;
     }
     for estimate in trace.estimates() {
-        let calls = calls.get_mut(&name(estimate.region)).expect("a function is recorded before it is throttled");
+        let calls = calls.entry(name(estimate.region)).or_insert_with(none);
         calls.counted += estimate.counted;
         calls.least += estimate.least;
         calls.most = calls.most.zip(estimate.most).map(|(a, b)| a + b);
@@ -109,14 +109,38 @@ fn a_hot_function_is_throttled_and_rare_ones_stay_exact() {
     }
 }
 
-/// A budget that is never reached changes nothing.
+/// What is called too often before the recording gets no probe, in none of the processes.
+#[test]
+fn what_is_hot_before_is_never_recorded() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("budget", Flavour::Exporting);
+    let mut waiting = [(); 2].map(|()| Waiting::start(target.command("1").arg("12")));
+    waiting.iter_mut().for_each(Waiting::go);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let second = ["-p".to_owned(), waiting[1].pid().to_string()];
+    let attached = Attached::as_told(waiting[0].pid(), &[&options(None)[..], &second].concat());
+    let truths = waiting.map(|program| truth(&program.finish().stdout));
+    let folder = attached.leave();
+    let trace = open(folder.path());
+    let calls = calls(&trace);
+    let hot: u64 = truths.iter().map(|truth| truth["hot"]).sum();
+    assert!(calls["hot"].recorded < hot / 20, "of {hot}: {calls:?}");
+    if truths.iter().all(|truth| truth["share"] >= ENOUGH_PERCENT) {
+        assert_eq!((calls["hot"].recorded, calls["hot"].most), (0, None), "{calls:?}");
+        assert!(calls["hot"].counted > 0, "{calls:?}");
+    }
+    assert_eq!(calls["rare"].counted, 0, "{calls:?}");
+    assert!(calls["rare"].recorded > 100, "{calls:?}");
+    assert!(!trace.summary().unwrap().is_complete());
+}
+
+/// A budget that is never reached changes nothing: that of `attach` by default does not in a program that calls little.
 #[test]
 fn within_the_budget_all_is_exact() {
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("shapes", Flavour::Cet);
     let mut waiting = Waiting::start(&mut target.command("pauses"));
-    let attached =
-        Attached::start(waiting.pid(), &[target.selection(), vec!["--budget".into(), "90%".into()]].concat());
+    let attached = Attached::as_told(waiting.pid(), &target.selection());
     waiting.go();
     let output = waiting.finish();
     let (_, recording) = attached.finish();

@@ -173,6 +173,7 @@ fn a_recorder_in_a_time_namespace_has_the_clock_of_the_kernel() {
         let mut waiting = Waiting::start(&mut Command::new(folder.path().join("program")));
         let mut command = Command::new("unshare");
         command.args(["--time", "--fork", "--monotonic", offset, env!("CARGO_BIN_EXE_rtrace"), "attach", "--no-tui"]);
+        command.args(rtrace::ALL_CALLS);
         command.args(["-p", &waiting.pid().to_string(), "--lib", "exe", "--func", "block", "--duration", "2s", "-o"]);
         let recorder = command.arg(&trace).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let is_armed = || {

@@ -39,7 +39,7 @@ fn a_name_stands_for_all_processes_that_have_it() {
     let (folder, mut waiting) = (TempDir::new().unwrap(), [first, second]);
     let trace = folder.path().join("trace");
     let mut command = rtrace::command();
-    command.args(["attach", &name, "--no-tui"]).args(target.selection()).arg("-o").arg(&trace);
+    command.args(["attach", &name, "--no-tui"]).args(rtrace::ALL_CALLS).args(target.selection()).arg("-o").arg(&trace);
     let mut rtrace = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut reader = BufReader::new(rtrace.stderr.take().unwrap());
     let mut text = String::new();

@@ -163,15 +163,14 @@ impl Info {
         }
         let bytes = size_of(directory);
         let sum = |of: fn(&Estimate) -> u64| trace.estimates().map(|estimate| of(&estimate)).sum();
+        let of_rows =
+            || CallRange(sum(|estimate| estimate.least), trace.estimates().map(|estimate| estimate.most).sum());
         Ok(Info {
             recordings: trace.traces().map(Recording::of).collect(),
             calls,
             counted: sum(|estimate| estimate.counted),
             estimated: sum(|estimate| estimate.estimated),
-            estimated_range: CallRange(
-                sum(|estimate| estimate.least),
-                trace.estimates().map(|estimate| estimate.most).sum(),
-            ),
+            estimated_range: trace.summary().map_or_else(of_rows, |summary| summary.estimated_range),
             duration_ns: duration(&trace),
             processes: processes(&trace),
             threads: trace.locations().len(),
@@ -335,6 +334,9 @@ impl Info {
         }));
         if self.overwritten > 0 {
             lines.push(warning("overwritten", counted(self.overwritten, "probe")));
+        }
+        if self.estimated_range != CallRange::default() {
+            lines.push(warning("incomplete", "the budget left calls out".to_owned()));
         }
         let withheld = |program: &String| warning("not recorded", format!("{program}, which has other rights"));
         lines.extend(self.withheld.iter().map(withheld));

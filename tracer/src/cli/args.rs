@@ -481,7 +481,7 @@ Options:
             panic!("another verb");
         };
         assert_eq!(attach.processes.pids(), [1, 2, 3, 4]);
-        let options = attach.recording.options(&attach.selection, false).unwrap();
+        let options = attach.recording.options(&attach.selection, false, None).unwrap();
         assert_eq!(options.libraries, ["libz.so", "exe"]);
         assert_eq!(options.exit, ExitPolicy::ReturnSite);
         assert_eq!(options.duration, Some(Duration::from_secs(2)));
@@ -494,7 +494,7 @@ Options:
         for line in ["rtrace run -l libz.so -- gzip -9 --lib x", "rtrace run -l libz.so gzip -9 --lib x"] {
             let Verb::Run(run) = parse(line).unwrap() else { panic!("another verb") };
             assert_eq!(run.command, ["gzip", "-9", "--lib", "x"]);
-            let options = run.recording.options(&run.selection, true).unwrap();
+            let options = run.recording.options(&run.selection, true, None).unwrap();
             assert_eq!(options.libraries, ["libz.so"]);
             assert!(options.follow);
         }
@@ -506,7 +506,7 @@ Options:
             let Verb::Run(run) = parse(&format!("rtrace run -l z{options} -- true")).unwrap() else {
                 panic!("another verb")
             };
-            run.recording.options(&run.selection, default).unwrap().follow
+            run.recording.options(&run.selection, default, None).unwrap().follow
         };
         assert!(!follow(" --no-follow", true));
         assert!(follow(" --follow", false));
@@ -530,7 +530,7 @@ Options:
             let Verb::Attach(attach) = parse(&format!("rtrace attach -p 1 -l z{options}")).unwrap() else {
                 panic!("another verb");
             };
-            let options = attach.recording.options(&attach.selection, false).unwrap();
+            let options = attach.recording.options(&attach.selection, false, None).unwrap();
             options.profile.map(|profile| (profile.written_from, profile.max_paths))
         };
         assert_eq!(written_from(""), None);

@@ -10,7 +10,7 @@ use rtrace::proc_files::comm;
 use rtrace::session::{self, Found, Program};
 use rtrace::target::Target;
 use rtrace::{descendants, named, target};
-use rtrace_model::counted;
+use rtrace_model::{Percent, counted};
 use rtrace_plan::LibrarySource;
 
 use super::args::Attach;
@@ -18,6 +18,10 @@ use super::libs::{self, Survey};
 use super::message::{Hint as _, tell};
 use super::record::{Show, completeness, record, say_hazard, say_unknown_sources};
 use super::{Outcome, interrupt, pick, processes};
+
+/// What tracing may take of the CPU time of running programs, unless another limit is named: whoever uses them did not ask for
+/// it.
+const DEFAULT_BUDGET: Percent = Percent(25_000);
 
 /// Children of the processes named may end while a recording is prepared: after so many times none are prepared for,
 /// and all get their probes as those do that come later.
@@ -37,7 +41,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     };
     let chosen = living(chosen);
     session::check(&chosen)?;
-    let mut how = options.recording.options(&options.selection, false)?;
+    let mut how = options.recording.options(&options.selection, false, Some(DEFAULT_BUDGET))?;
     if how.libraries.is_empty() {
         how.libraries = match libraries(&chosen, is_interactive, &stop)? {
             Choice::Made(libraries) => libraries,

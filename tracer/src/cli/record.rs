@@ -89,7 +89,6 @@ pub fn record(
     if let Some(reason) = ready.no_stubs() {
         tell!("{reason}");
     }
-    say_what_stays(&ready);
     if ready.options().everywhere {
         say_who_pays(ready.plan()).hint("omit --everywhere, so that this process gets no breakpoints")?;
     }
@@ -186,14 +185,6 @@ fn writer(show: &Show<'_>) -> anyhow::Result<(Box<dyn Sink>, Option<Log>)> {
     })?;
     let log = flight.log();
     Ok((Box::new(flight), Some(log)))
-}
-
-/// A budget has no hold over functions whose probes cannot be taken out alone.
-fn say_what_stays(ready: &Ready<'_>) {
-    let (regions, most) = ready.reach_of_budget();
-    if ready.options().budget.is_some() && regions > most {
-        tell!("--budget can throttle only the {most} smallest of these {regions} functions; select fewer with --func");
-    }
 }
 
 /// With probes everywhere, others pay for a recording that is not about them; those under a translator would die.

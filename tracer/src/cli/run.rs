@@ -33,7 +33,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let how = session::Options {
         stubs: options.stubs.reach,
         user: options.user.as_deref().map(User::named).transpose()?,
-        ..recording.options(&options.selection, true)?
+        ..recording.options(&options.selection, true, None)?
     };
     let found = Found::find(&guard, &how, Program::Command(&options.command))?;
     say_hazard(&how);

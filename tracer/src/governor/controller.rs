@@ -15,8 +15,12 @@ use rtrace_model::{LEAST_CPU, Level, RegionId};
 /// Parts of the budget: above the first, regions are throttled until the cost is below the second; regions are restored
 /// while it stays below the last.
 const LOWER_ABOVE: f64 = 0.75;
-const LOWER_TO: f64 = 0.45;
+pub const LOWER_TO: f64 = 0.45;
 const RESTORE_TO: f64 = 0.4;
+
+/// CPU seconds by which the cost may be above the budget for a moment, once nothing was for a while: what a program does
+/// in bursts is recorded.
+const BURST: f64 = 0.02;
 
 /// What is the program's own of the CPU time is at least this part: where calls cost most of it, what they cost is not
 /// known well enough to tell.
@@ -91,13 +95,16 @@ pub struct Controller {
     restored: Duration,
     /// CPU seconds that regions cost which were restored too soon, as far as nothing has made up for them.
     debt: f64,
+    /// CPU seconds that the cost may be above the budget.
+    spare: f64,
     decided: Duration,
 }
 
 impl Controller {
     /// One that keeps the cost below this part of the programs' CPU time.
     pub fn new(budget: f64) -> Controller {
-        Controller { budget, memory: HashMap::new(), restored: Duration::ZERO, debt: 0.0, decided: Duration::ZERO }
+        let (restored, decided) = (Duration::ZERO, Duration::ZERO);
+        Controller { budget, memory: HashMap::new(), restored, debt: 0.0, spare: BURST, decided }
     }
 
     /// What to change now. `cpu` are CPU seconds that the programs use per second, tracing included, but what will
@@ -109,8 +116,10 @@ impl Controller {
         let time = now.saturating_sub(std::mem::replace(&mut self.decided, now)).as_secs_f64();
         self.debt = (self.debt - TRIED * self.budget * cpu.max(LEAST_CPU) * time).max(0.0);
         let cost: f64 = regions.iter().map(Observed::now).sum();
-        if cost > self.budget * LOWER_ABOVE * cpu.max(LEAST_CPU) {
-            return self.throttle(now, cpu, cost, regions);
+        let limit = self.budget * LOWER_ABOVE * cpu.max(LEAST_CPU);
+        self.spare = (self.spare + (limit - cost) * time).clamp(0.0, BURST);
+        if cost > limit {
+            return if self.spare > 0.0 { Vec::new() } else { self.throttle(now, cpu, cost, regions) };
         }
         self.restore(now, cpu, cost, regions)
     }
@@ -310,7 +319,23 @@ mod tests {
     fn of_a_program_that_hardly_runs_what_is_rare_stays() {
         let mut controller = Controller::new(0.05);
         assert_eq!(controller.decide(TICK, 0.002, &[observed(0, 300.0, true), observed(1, 600.0, true)]), []);
-        assert_eq!(controller.decide(TICK, 0.002, &[observed(0, 9_000.0, true)]), [(RegionId(0), Level::Off)]);
+        let mut at = |seconds| controller.decide(Duration::from_secs(seconds), 0.002, &[observed(0, 9_000.0, true)]);
+        assert_eq!((at(1), at(4)), (vec![], vec![(RegionId(0), Level::Off)]));
+    }
+
+    /// Else a program that answers a question now and then would lose the calls that it makes for that.
+    #[test]
+    fn a_burst_is_recorded() {
+        let mut controller = Controller::new(0.25);
+        let regions = |calls| [observed(0, calls, true)];
+        assert_eq!(controller.decide(TICK, 0.05, &regions(20_000.0)), []);
+        for second in 1..10 {
+            assert_eq!(controller.decide(Duration::from_secs(second), 0.01, &regions(0.0)), []);
+        }
+        let burst = controller.decide(Duration::from_secs(9) + TICK, 0.05, &regions(100_000.0));
+        assert_eq!(burst, []);
+        let lasting = controller.decide(Duration::from_secs(9) + TICK * 3, 0.05, &regions(100_000.0));
+        assert_eq!(lasting, [(RegionId(0), Level::Off)]);
     }
 
     /// Else functions would seem to be within the budget while hits in vain slow the program down, and would have to go
@@ -318,7 +343,7 @@ mod tests {
     #[test]
     fn what_costs_too_much_once_hits_in_vain_are_over_goes_at_once() {
         let regions = [observed(0, 20_000.0, true), observed(1, 100.0, true)];
-        let decide = |vain| Controller::new(0.05).decide(TICK, left_by_vain(1.0, vain), &regions);
+        let decide = |vain| Controller::new(0.05).decide(Duration::from_secs(9), left_by_vain(1.0, vain), &regions);
         assert_eq!(decide(0.0), []);
         assert_eq!(decide(0.6), [(RegionId(0), Level::Off)]);
         assert!((left_by_vain(1.0, 5.0) - LEAST_LEFT).abs() < 1e-9, "more than there is is a wrong guess");

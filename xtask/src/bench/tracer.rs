@@ -90,6 +90,9 @@ impl Tools {
     pub fn rtrace(&self, pid: u32, selection: &Selection) -> Result<Attached> {
         let mut command = self.recording("attach", selection)?;
         command.args(["-p", &pid.to_string()]);
+        if !selection.options.iter().any(|option| option == "--budget") {
+            command.args(["--budget", "none"]);
+        }
         let mut attached = Attached::spawn(command.stderr(Stdio::piped()))?;
         attached.wait_until_it_records()?;
         Ok(attached)

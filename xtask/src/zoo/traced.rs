@@ -60,7 +60,7 @@ pub fn attach(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced>
     }
     let observer = observe(program, folder, rtrace, running.pid())?;
     let mut command = recorder(rtrace, "attach", program, folder, &trace);
-    command.args(["-p", &running.pid().to_string()]).stderr(Stdio::piped());
+    command.args(["--budget", "none", "-p", &running.pid().to_string()]).stderr(Stdio::piped());
     let mut recording = Running::listen(&mut command, |child| child.stderr.take())?;
     // Where it refuses, that is heard at its end.
     let _ = recording.wait_for("recording ");

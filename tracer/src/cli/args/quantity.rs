@@ -39,14 +39,21 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// Reads a part of the CPU time in `%`.
-pub fn parse_budget(text: &str) -> Result<Percent, String> {
-    let number = text.strip_suffix('%').ok_or("expected a share of the CPU time, as in `5%`")?;
-    let percent: f64 = number.parse().map_err(|_| "expected a number and `%`, as in `5%`".to_owned())?;
+/// A limit of the overhead, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget(pub Option<Percent>);
+
+/// Reads a part of the CPU time in `%`, or `none`.
+pub fn parse_budget(text: &str) -> Result<Budget, String> {
+    if text == "none" {
+        return Ok(Budget(None));
+    }
+    let number = text.strip_suffix('%').ok_or("expected a share of the CPU time, as in `5%`, or `none`")?;
+    let percent: f64 = number.parse().map_err(|_| "expected a number and `%`, as in `5%`, or `none`".to_owned())?;
     if !(0.1..=90.0).contains(&percent) {
         return Err("must be from 0.1% to 90%".to_owned());
     }
-    Ok(Percent((percent * 1_000.0).round() as u32))
+    Ok(Budget(Some(Percent((percent * 1_000.0).round() as u32))))
 }
 
 /// Reads the size of a ring buffer in bytes, with `K`, `M` or `G` for powers of 1024.

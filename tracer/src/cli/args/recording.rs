@@ -15,7 +15,7 @@ use rtrace_plan::Pattern;
 use super::address::parse_address;
 use super::choice::{MODE, one_of};
 use super::names::{Names, parse_counters};
-use super::quantity::{parse_budget, parse_buffer_size, parse_duration};
+use super::quantity::{Budget, parse_budget, parse_buffer_size, parse_duration};
 use super::{Keep, Selection, Values};
 
 /// What is recorded of a call.
@@ -64,14 +64,16 @@ pub struct Recording {
     #[arg(long, value_name = "PATTERN", conflicts_with = "mode")]
     fold: Vec<Pattern>,
 
-    /// Limit tracing overhead to this share of the programs' CPU time, such as 5%
+    /// Limit tracing overhead to this share of the programs' CPU time, such as 5% [default: 25% for attach, none for run]
     ///
-    /// rtrace throttles the functions that cost most: they have probes only for a millisecond at a time. From these
-    /// windows it derives a lower bound of their calls, and an upper bound where that is possible. All other functions
-    /// stay exact. Every change is an event in the trace. Children are not traced unless --follow is given; if there are
-    /// any, the recording is incomplete.
+    /// `none` records every call, whatever it costs. Otherwise rtrace throttles the functions that cost most: they have
+    /// probes only for some milliseconds at a time. From these windows it derives a lower bound of their calls, and an upper
+    /// bound where that is possible. All other functions stay exact. Every change is an event in the trace. `attach`
+    /// counts calls for some seconds before it records, and places no probes at functions that would cost too much.
+    /// With --keep and --everywhere, there is no limit. Under `run`, children are not traced unless --follow is given;
+    /// if there are any, the recording is incomplete.
     #[arg(long, value_name = "PERCENT", value_parser = parse_budget)]
-    budget: Option<Percent>,
+    budget: Option<Budget>,
 
     /// Maximum number of call paths in a profile, counted per thread
     ///
@@ -194,8 +196,11 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// What is recorded, and how; `follow`: whether children are traced unasked.
-    pub fn options(&self, selection: &Selection, follow: bool) -> anyhow::Result<Options> {
+    /// What is recorded, and how; `follow`: whether children are traced unasked, `budget`: the limit of the overhead if
+    /// none is named.
+    pub fn options(&self, selection: &Selection, follow: bool, budget: Option<Percent>) -> anyhow::Result<Options> {
+        let is_limited = self.keep.keep.is_none() && !self.everywhere;
+        let budget = self.budget.map_or(budget.filter(|_| is_limited), |Budget(budget)| budget);
         Ok(Options {
             counters: self.counters.0.clone(),
             watches: self.watches.clone(),
@@ -203,7 +208,7 @@ impl Recording {
             levels: self.stacks.unwrap_or(0),
             profile: self.profile(),
             fold: self.fold.clone(),
-            budget: self.budget,
+            budget,
             duration: self.duration,
             follow: self.follow(follow),
             lacks_children: follow && !self.follow(follow) && !self.no_follow,
@@ -228,12 +233,17 @@ impl Recording {
     /// Whether child processes are traced, where `default` is what the verb does unasked.
     fn follow(&self, default: bool) -> bool {
         // A budget controls the probes of the processes that were there at the beginning.
-        self.follow || (default && !self.no_follow && self.budget.is_none())
+        self.follow || (default && !self.no_follow && !self.is_limited())
     }
 
     /// Whether child processes are left out only because of the budget.
     pub fn leaves_children(&self, options: &Options) -> bool {
-        self.budget.is_some() && !options.follow && !self.no_follow
+        self.is_limited() && !options.follow && !self.no_follow
+    }
+
+    /// Whether a limit of the overhead is named.
+    fn is_limited(&self) -> bool {
+        self.budget.is_some_and(|Budget(budget)| budget.is_some())
     }
 
     /// How calls are folded, if they are.
