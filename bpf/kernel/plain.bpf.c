@@ -34,7 +34,6 @@ int nothing(struct pt_regs *ctx)
 
 /* The rest is to try out what the kernel can do: it calls what the real programs cannot do without. */
 u64 enters;
-u64 returns;
 
 static long stop(u32 step, void *context)
 {
@@ -46,37 +45,23 @@ static long look(struct task_struct *task, struct vm_area_struct *area, void *co
 	return 0;
 }
 
-static __always_inline void count(struct pt_regs *ctx, u64 *counter)
+static __always_inline void count(struct pt_regs *ctx)
 {
 	bpf_find_vma(bpf_get_current_task_btf(), ctx->sp, look, 0, 0);
 	bpf_loop(1, stop, 0, 0);
-	__sync_fetch_and_add(counter, 1 + bpf_get_attach_cookie(ctx));
+	__sync_fetch_and_add(&enters, 1 + bpf_get_attach_cookie(ctx));
 }
 
 SEC("?uprobe.multi")
 int count_multi_enter(struct pt_regs *ctx)
 {
-	count(ctx, &enters);
-	return 0;
-}
-
-SEC("?uretprobe.multi")
-int count_multi_return(struct pt_regs *ctx)
-{
-	count(ctx, &returns);
+	count(ctx);
 	return 0;
 }
 
 SEC("?uprobe")
 int count_single_enter(struct pt_regs *ctx)
 {
-	count(ctx, &enters);
-	return 0;
-}
-
-SEC("?uretprobe")
-int count_single_return(struct pt_regs *ctx)
-{
-	count(ctx, &returns);
+	count(ctx);
 	return 0;
 }

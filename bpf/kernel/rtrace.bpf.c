@@ -87,15 +87,6 @@ int rt_multi_return(struct pt_regs *ctx)
 	return 0;
 }
 
-SEC("uretprobe.multi")
-int rt_multi_hooked(struct pt_regs *ctx)
-{
-	STAY_ON_OWN_STACK(ctx);
-	if (is_recording())
-		on_hooked_return(ctx);
-	return 0;
-}
-
 SEC("uprobe")
 int rt_single_enter(struct pt_regs *ctx)
 {
@@ -110,15 +101,6 @@ int rt_single_return(struct pt_regs *ctx)
 	STAY_ON_OWN_STACK(ctx);
 	if (is_recording())
 		on_return(ctx);
-	return 0;
-}
-
-SEC("uretprobe")
-int rt_single_hooked(struct pt_regs *ctx)
-{
-	STAY_ON_OWN_STACK(ctx);
-	if (is_recording())
-		on_hooked_return(ctx);
 	return 0;
 }
 

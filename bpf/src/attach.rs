@@ -92,55 +92,37 @@ impl Programs {
     fn attach_multi(&self, role: Role, target: AttachTarget<'_>, sites: &[Site]) -> libbpf_rs::Result<Link> {
         let progs = &self.skel.progs;
         match role {
-            Role::Enter => attach_sites(&progs.rt_multi_enter, LinkKind::Enter, target, sites),
-            Role::Return => attach_sites(&progs.rt_multi_return, LinkKind::Enter, target, sites),
-            Role::HookedReturn => attach_sites(&progs.rt_multi_hooked, LinkKind::Return, target, sites),
+            Role::Enter => attach_sites(&progs.rt_multi_enter, target, sites),
+            Role::Return => attach_sites(&progs.rt_multi_return, target, sites),
         }
     }
 
     fn attach_single(&self, role: Role, target: AttachTarget<'_>, site: &Site) -> libbpf_rs::Result<Link> {
         let progs = &self.skel.progs;
         match role {
-            Role::Enter => attach_site(&progs.rt_single_enter, LinkKind::Enter, target, site),
-            Role::Return => attach_site(&progs.rt_single_return, LinkKind::Enter, target, site),
-            Role::HookedReturn => attach_site(&progs.rt_single_hooked, LinkKind::Return, target, site),
+            Role::Enter => attach_site(&progs.rt_single_enter, target, site),
+            Role::Return => attach_site(&progs.rt_single_return, target, site),
         }
     }
-}
-
-/// What makes the kernel run a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LinkKind {
-    /// The instruction at the site.
-    Enter,
-    /// The return of the function that begins at the site.
-    Return,
 }
 
 /// One link for all sites.
 pub(crate) fn attach_sites(
     program: &ProgramMut<'_>,
-    kind: LinkKind,
     target: AttachTarget<'_>,
     sites: &[Site],
 ) -> libbpf_rs::Result<Link> {
     let options = UprobeMultiOpts {
         offsets: sites.iter().map(|site| site.file_offset as usize).collect(),
         cookies: sites.iter().map(|site| site.cookie).collect(),
-        retprobe: kind == LinkKind::Return,
         ..Default::default()
     };
     program.attach_uprobe_multi_with_opts(pid_argument(target.pid), target.path, "", options)
 }
 
 /// A link for one site.
-pub(crate) fn attach_site(
-    program: &ProgramMut<'_>,
-    kind: LinkKind,
-    target: AttachTarget<'_>,
-    site: &Site,
-) -> libbpf_rs::Result<Link> {
-    let options = UprobeOpts { cookie: site.cookie, retprobe: kind == LinkKind::Return, ..Default::default() };
+pub(crate) fn attach_site(program: &ProgramMut<'_>, target: AttachTarget<'_>, site: &Site) -> libbpf_rs::Result<Link> {
+    let options = UprobeOpts { cookie: site.cookie, ..Default::default() };
     program.attach_uprobe_with_opts(pid_argument(target.pid), target.path, site.file_offset as usize, options)
 }
 

@@ -31,8 +31,7 @@ const CALLS: u64 = 10;
 const REGIONS: u32 = 1 << 30;
 
 /// How the return of a subject is detected.
-const POLICIES: [PolicyCode; 3] =
-    [PolicyCode::RT_POLICY_RETURN_SITE, PolicyCode::RT_POLICY_URETPROBE, PolicyCode::RT_POLICY_ENTRY_ONLY];
+const POLICIES: [PolicyCode; 2] = [PolicyCode::RT_POLICY_RETURN_SITE, PolicyCode::RT_POLICY_ENTRY_ONLY];
 
 /// Place of the caller with a probe among the regions, after the functions.
 const CALLER: usize = 3 * POLICIES.len();
@@ -51,21 +50,21 @@ global_asm!(
     ".global rtrace_arrival, rtrace_outer_arrival",
     ".p2align 6",
     "rtrace_emulated:",
-    ".rept 3",
+    ".rept 2",
     "push rbp",
     "pop rbp",
     "ret",
     ".p2align 6",
     ".endr",
     "rtrace_stepped:",
-    ".rept 3",
+    ".rept 2",
     "xor eax, eax",
     "test eax, eax",
     "ret",
     ".p2align 6",
     ".endr",
     "rtrace_written:",
-    ".rept 3",
+    ".rept 2",
     "endbr64",
     "nop",
     "ret",
@@ -178,23 +177,22 @@ impl Subject {
 
 impl Programs {
     /// Measures all kinds of sites, of calls that count and leave as those of the recording will; `steps`: the
-    /// programs do instructions themselves, as they [may](crate::may_step); `hooks`: returns may be hooked.
+    /// programs do instructions themselves, as they [may](crate::may_step).
     /// Must be over before anything else is traced, and nothing of it is left then. Takes some ten milliseconds.
     ///
     /// # Errors
     /// The kernel refuses probes, or this program's code is not found.
-    pub fn calibrate(&self, steps: bool, hooks: bool) -> Result<Vec<CallCost>, Error> {
+    pub fn calibrate(&self, steps: bool) -> Result<Vec<CallCost>, Error> {
         // What the kernel side keeps of a thread goes with it.
         thread::scope(|scope| {
-            let measured = scope.spawn(|| self.calibrate_on_this_thread(steps, hooks)).join();
+            let measured = scope.spawn(|| self.calibrate_on_this_thread(steps)).join();
             measured.unwrap_or_else(|panic| resume_unwind(panic))
         })
     }
 
-    fn calibrate_on_this_thread(&self, steps: bool, hooks: bool) -> Result<Vec<CallCost>, Error> {
+    fn calibrate_on_this_thread(&self, steps: bool) -> Result<Vec<CallCost>, Error> {
         let mut subjects = Subject::all();
         subjects.retain(|subject| steps || subject.entry != Entry::BpfEmulated);
-        subjects.retain(|subject| hooks || subject.policy != PolicyCode::RT_POLICY_URETPROBE);
         let bare = subjects.iter().map(|subject| Ok(mean(&time_loops(subject, || Ok(()))?)));
         let bare: Vec<u64> = bare.collect::<Result<_, Error>>()?;
         let probes = place(self, &subjects, steps)?;
@@ -312,7 +310,6 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
         let step = (steps && subject.entry == Entry::BpfEmulated).then_some(Step::Landing);
         site(subject.function, cookie(subject.place, subject.policy), step)
     };
-    let hooked = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_URETPROBE;
     let caller = |of| {
         let [_, caller] = callers(of);
         site(caller as *const () as usize, cookie(CALLER, PolicyCode::RT_POLICY_RETURN_SITE), None)
@@ -324,16 +321,10 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
         .into_iter()
         .map(|address| site(address, arrival.cookie(MAX_SITES - 1), None))
         .collect::<Result<_, _>>()?;
-    let hooks: Vec<Site> = subjects
-        .iter()
-        .filter(hooked)
-        .map(|subject| site(subject.function, (REGIONS + subject.place as u32).into(), None))
-        .collect::<Result<_, _>>()?;
     let entries: Vec<Site> = subjects.iter().map(entry).chain(callers).collect::<Result<_, _>>()?;
     let pid = std::process::id();
-    [(Role::Return, returns), (Role::HookedReturn, hooks), (Role::Enter, entries)]
+    [(Role::Return, returns), (Role::Enter, entries)]
         .into_iter()
-        .filter(|(_, sites)| !sites.is_empty())
         .map(|(role, sites)| programs.attach(role, &path, &[pid], &sites))
         .collect()
 }

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
-use crate::attach::{LinkKind, attach_sites};
+use crate::attach::attach_sites;
 use crate::skeleton::plain::PlainSkelBuilder;
 use crate::{AttachTarget, Error, Mechanism, Probes, Site};
 
@@ -20,5 +20,5 @@ pub fn attach_nothing(target: AttachTarget<'_>, sites: &[Site]) -> Result<Probes
     open.progs.nothing.set_autoload(true);
     let skel = open.load().map_err(load_error)?;
     let error = |source| Error::Attach { path: target.path.to_owned(), sites: sites.len(), source };
-    Ok(Probes::of(attach_sites(&skel.progs.nothing, LinkKind::Enter, target, sites).map_err(error)?))
+    Ok(Probes::of(attach_sites(&skel.progs.nothing, target, sites).map_err(error)?))
 }

@@ -134,8 +134,6 @@ fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>, sees_ex
     for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return] {
         program.set_autoload(!multi);
     }
-    progs.rt_multi_hooked.set_autoload(multi && options.hooks);
-    progs.rt_single_hooked.set_autoload(!multi && options.hooks);
 }
 
 /// Lets the programs read the events of all CPUs.
@@ -187,9 +185,8 @@ mod tests {
                 (None, false, 16, contexts::MAX_LEVELS),
                 (folding, false, 0, 1),
             ] {
-                let (plain, hooks) = (LoadOptions::plain(mechanism), true);
-                let values = LoadOptions { words, levels, ..plain };
-                let options = LoadOptions { hooks, profile, counters: &counters, is_governed, steps, ..values };
+                let values = LoadOptions { words, levels, ..LoadOptions::plain(mechanism) };
+                let options = LoadOptions { profile, counters: &counters, is_governed, steps, ..values };
                 let loaded = Programs::load(&options).map(|programs| programs.counters());
                 assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
             }

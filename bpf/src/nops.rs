@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
-use crate::attach::{LinkKind, attach_sites};
+use crate::attach::attach_sites;
 use crate::self_test::{own_code, told};
 use crate::skeleton::plain::PlainSkelBuilder;
 use crate::{AttachTarget, Error, Site};
@@ -74,7 +74,7 @@ fn tried(told: &Sender<Nops>) -> Result<(), Error> {
     };
     let sites: Vec<Site> = codes.iter().flatten().map(|&(_, file_offset)| Site { file_offset, cookie: 0 }).collect();
     let target = AttachTarget { path, pid: std::process::id() };
-    let link = attach_sites(&skel.progs.count_hits, LinkKind::Enter, target, &sites);
+    let link = attach_sites(&skel.progs.count_hits, target, &sites);
     let _link = link.map_err(Error::kernel(action))?;
     let [push, xor, nop3] = functions.map(|function| fastest(function).as_secs_f64());
     let nops = Nops {

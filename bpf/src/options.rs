@@ -76,8 +76,6 @@ impl Counter {
 pub struct LoadOptions<'a> {
     /// How probes will be attached.
     pub mechanism: Mechanism,
-    /// Whether some returns will be hooked.
-    pub hooks: bool,
     /// Size of each CPU's ring in bytes; rounded up to a power of two of at least a page.
     pub ring_bytes: u32,
     /// Whether children of traced processes are traced from their first instruction.
@@ -102,7 +100,6 @@ impl LoadOptions<'_> {
     pub const fn plain(mechanism: Mechanism) -> LoadOptions<'static> {
         LoadOptions {
             mechanism,
-            hooks: false,
             ring_bytes: 0,
             follow_children: false,
             profile: None,

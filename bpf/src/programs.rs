@@ -65,7 +65,6 @@ pub(crate) struct Shared {
     open_is_last: &'static AtomicU32,
     pub(crate) window_is_open: &'static AtomicU32,
     open_first: &'static AtomicU32,
-    exits_without_enter: &'static AtomicU64,
     pub(crate) stepped_returns: &'static AtomicU64,
     pub(crate) waited: &'static AtomicU64,
     longest_for_children: &'static AtomicU64,
@@ -94,7 +93,6 @@ impl Shared {
                 open_is_last: AtomicU32::from_ptr(&raw mut bss.open_is_last),
                 window_is_open: AtomicU32::from_ptr(&raw mut bss.window_is_open),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
-                exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
                 stepped_returns: AtomicU64::from_ptr(&raw mut bss.stepped_returns),
                 waited: AtomicU64::from_ptr(&raw mut bss.waited),
                 longest_for_children: AtomicU64::from_ptr(&raw mut bss.for_children.longest),
@@ -276,11 +274,6 @@ impl Programs {
     fn wait_for_programs(&self) -> Result<(), Error> {
         let (cpu, ring) = self.rings.first().expect("a CPU is on line");
         put_ring(&self.skel, *cpu, ring).map_err(Error::kernel("wait for programs that run"))
-    }
-
-    /// Hooked returns of calls that had begun before the recording.
-    pub fn exits_without_enter(&self) -> u64 {
-        self.shared.exits_without_enter.load(Ordering::Relaxed)
     }
 
     /// Number of readings that come with each call.

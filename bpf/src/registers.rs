@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use rtrace_model::Step;
 
-use crate::attach::{LinkKind, attach_sites};
+use crate::attach::attach_sites;
 use crate::self_test::own_code;
 use crate::skeleton::plain::PlainSkelBuilder;
 use crate::skeleton::step::StepSkelBuilder;
@@ -64,7 +64,7 @@ fn try_step() -> Result<(), Obstacle> {
     let skel = in_silence(|| open.load()).map_err(Obstacle::Refused)?;
     let target = AttachTarget { path: &path, pid: std::process::id() };
     let site = Site { file_offset, cookie: step_cookie(0, Step::Landing, file_offset) };
-    let attach = || attach_sites(&skel.progs.step_enter, LinkKind::Enter, target, &[site]).map_err(Obstacle::Attach);
+    let attach = || attach_sites(&skel.progs.step_enter, target, &[site]).map_err(Obstacle::Attach);
     let _first = attach()?;
     if rtrace_add() != 0 {
         return Err(Obstacle::Executed);

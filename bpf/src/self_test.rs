@@ -10,7 +10,7 @@ use std::thread;
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
-use crate::attach::{LinkKind, attach_site, attach_sites};
+use crate::attach::{attach_site, attach_sites};
 use crate::skeleton::plain::PlainSkelBuilder;
 use crate::{AttachTarget, Mechanism, Site};
 
@@ -52,7 +52,7 @@ pub fn probe() -> Abilities {
     Abilities { mechanisms }
 }
 
-/// The function that is probed. Its return can be hooked: nothing unwinds through it.
+/// The function that is probed.
 #[inline(never)]
 extern "C" fn probed(argument: u64) -> u64 {
     std::hint::black_box(argument) + 1
@@ -64,8 +64,8 @@ enum Failure {
     Kernel { mechanism: &'static str, source: libbpf_rs::Error },
     #[error("failed to find rtrace's own code among its segments")]
     NotMapped,
-    #[error("failed to see a call by {mechanism}: {enters} enters and {returns} returns of 1")]
-    Calls { mechanism: &'static str, enters: u64, returns: u64 },
+    #[error("failed to see a call by {mechanism}: {enters} enters of 1")]
+    Calls { mechanism: &'static str, enters: u64 },
 }
 
 /// Probes a function of this program itself, calls it, and looks whether that was seen.
@@ -97,35 +97,24 @@ fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), Failure> {
     let (path, file_offset) = own_code(probed as *const () as usize).ok_or(Failure::NotMapped)?;
     let mut storage = MaybeUninit::uninit();
     let mut open = PlainSkelBuilder::default().open(&mut storage).map_err(error)?;
-    for program in [&mut open.progs.count_multi_enter, &mut open.progs.count_multi_return] {
-        program.set_autoload(mechanism == Mechanism::Multi);
-    }
-    for program in [&mut open.progs.count_single_enter, &mut open.progs.count_single_return] {
-        program.set_autoload(mechanism == Mechanism::Single);
-    }
+    open.progs.count_multi_enter.set_autoload(mechanism == Mechanism::Multi);
+    open.progs.count_single_enter.set_autoload(mechanism == Mechanism::Single);
     let skel = open.load().map_err(error)?;
     let progs = &skel.progs;
     let target = AttachTarget { path: &path, pid: std::process::id() };
     let site = Site { file_offset, cookie: 0 };
-    let links = match mechanism {
-        Mechanism::Multi => vec![
-            attach_sites(&progs.count_multi_return, LinkKind::Return, target, &[site]),
-            attach_sites(&progs.count_multi_enter, LinkKind::Enter, target, &[site]),
-        ],
-        Mechanism::Single => vec![
-            attach_site(&progs.count_single_return, LinkKind::Return, target, &site),
-            attach_site(&progs.count_single_enter, LinkKind::Enter, target, &site),
-        ],
+    let link = match mechanism {
+        Mechanism::Multi => attach_sites(&progs.count_multi_enter, target, &[site]),
+        Mechanism::Single => attach_site(&progs.count_single_enter, target, &site),
     };
-    let _links = links.into_iter().collect::<libbpf_rs::Result<Vec<_>>>().map_err(error)?;
+    let _link = link.map_err(error)?;
     std::hint::black_box(probed(1));
-    let counts = skel.maps.bss_data.as_deref().expect("the programs have data");
-    match (counts.enters, counts.returns) {
-        (1, 1) => {
+    match skel.maps.bss_data.as_deref().expect("the programs have data").enters {
+        1 => {
             told.send(()).expect("it is waited for");
             Ok(())
         }
-        (enters, returns) => Err(Failure::Calls { mechanism: name, enters, returns }),
+        enters => Err(Failure::Calls { mechanism: name, enters }),
     }
 }
 

@@ -10,8 +10,6 @@ pub enum Role {
     Enter,
     /// A place at which returns arrive.
     Return,
-    /// A function whose return the kernel hooks.
-    HookedReturn,
 }
 
 /// No process has this id: probes are placed in every process that maps the file, now or later.

@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn cookies_keep_region_and_site_apart() {
         let (policy, tails) = (PolicyCode::RT_POLICY_ENTRY_ONLY, TailsCode::RT_TAILS_ANYWHERE);
-        assert_eq!(entry_cookie(u32::MAX, policy, tails), 0x42_ffff_ffff);
+        assert_eq!(entry_cookie(u32::MAX, policy, tails), 0x41_ffff_ffff);
         assert_eq!(deep_cookie(5, MOST_WORDS), 0xffff_f000_0000_0005);
         assert_eq!(step_cookie(5, Step::Return, 0x1234), 0x2340_0008_0000_0005);
         assert_eq!(step_cookie(0, Step::Frame { words: 0xff }, 0xf_ffff), 0xffff_f00c_0000_0000);

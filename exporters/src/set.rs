@@ -597,7 +597,6 @@ fn summary(parts: &[Part]) -> Option<Summary> {
         total.lacks_children |= summary.lacks_children;
         total.losses.extend(summary.losses.iter().map(|&loss| part.loss(loss)));
         total.untimed.extend(summary.untimed.iter().map(|&untimed| part.untimed(untimed)));
-        total.exits_without_enter += summary.exits_without_enter;
         total.return_sites = sum_of(total.return_sites, summary.return_sites);
         let end = part.anchor(summary.end);
         if end.monotonic >= total.end.monotonic {

@@ -39,7 +39,7 @@ fn arrives(code: &[u8], emulated: Emulation) {
 
 fn check(image: &Image, bytes: &[u8], exit: ExitPolicy, emulated: Emulation) {
     let Some(source) = source(bytes) else { return };
-    let options = Options { exit: Some(exit), emulated, stubs: true, ..Options::default() };
+    let options = Options { exit, emulated, stubs: true, ..Options::default() };
     let Plan { libraries } = plan(&[source], &options, FIRST);
     let regions = &libraries[0].regions;
     assert!(regions.is_sorted_by(|a, b| a.region.file_offset < b.region.file_offset));

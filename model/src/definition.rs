@@ -95,25 +95,23 @@ pub struct SymbolName {
 pub enum ExitPolicy {
     /// By a probe in the caller, where the call returns to.
     ///
-    /// In older traces: by probes in the function, on the instructions that leave it or on its first one.
-    #[serde(alias = "ret-site", alias = "instant")]
+    /// In older traces also: by probes in the function, on the instructions that leave it or on its first one, or by
+    /// a replaced return address.
+    #[serde(alias = "ret-site", alias = "instant", alias = "uretprobe")]
     #[default]
     ReturnSite,
-    /// The kernel replaces the return address on the stack while the function runs.
-    Uretprobe,
     /// The exit is not observed; calls end as [`Ending::Unseen`](crate::Ending::Unseen).
     EntryOnly,
 }
 
 impl ExitPolicy {
     /// All policies.
-    pub const ALL: [ExitPolicy; 3] = [ExitPolicy::ReturnSite, ExitPolicy::Uretprobe, ExitPolicy::EntryOnly];
+    pub const ALL: [ExitPolicy; 2] = [ExitPolicy::ReturnSite, ExitPolicy::EntryOnly];
 
     /// The word used in columns, options and reports.
     pub const fn name(self) -> &'static str {
         match self {
             ExitPolicy::ReturnSite => "return-site",
-            ExitPolicy::Uretprobe => "uretprobe",
             ExitPolicy::EntryOnly => "entry-only",
         }
     }
@@ -121,7 +119,7 @@ impl ExitPolicy {
     /// The policy of that [`name`](ExitPolicy::name), or of a name that older traces use.
     pub fn from_name(name: &str) -> Option<ExitPolicy> {
         match name {
-            "ret-site" | "instant" => Some(ExitPolicy::ReturnSite),
+            "ret-site" | "instant" | "uretprobe" => Some(ExitPolicy::ReturnSite),
             _ => ExitPolicy::ALL.into_iter().find(|policy| policy.name() == name),
         }
     }
@@ -295,7 +293,7 @@ mod tests {
         for policy in ExitPolicy::ALL {
             assert_eq!(ExitPolicy::from_name(policy.name()), Some(policy));
         }
-        for word in ["ret-site", "instant"] {
+        for word in ["ret-site", "instant", "uretprobe"] {
             assert_eq!(ExitPolicy::from_name(word), Some(ExitPolicy::ReturnSite));
         }
         assert_eq!(ExitPolicy::from_name("unknown"), None);

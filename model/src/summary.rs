@@ -156,8 +156,6 @@ pub struct Summary {
     pub lacks_children: bool,
     /// What is missing, by reason and region.
     pub losses: Vec<Loss>,
-    /// Exits of calls that had begun before the recording, and so are not calls of it.
-    pub exits_without_enter: u64,
     /// What became of the probes at return addresses.
     #[serde(default)]
     pub return_sites: ReturnSites,

@@ -17,9 +17,9 @@ use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_code::copies::Registers;
 use rtrace_code::instruction::SiteCost;
 use rtrace_code::tails::Tails;
-use rtrace_model::{Library, Region, RegionId};
+use rtrace_model::{ExitPolicy, Library, Region, RegionId};
 use rtrace_plan as plan;
-use rtrace_plan::{Exit, Plan, PlannedRegion, Reason, Refusal};
+use rtrace_plan::{Plan, PlannedRegion, Reason, Refusal};
 
 use crate::altered::Spot;
 use crate::host;
@@ -387,11 +387,10 @@ pub fn entry_of(planned: &PlannedRegion) -> Site {
 
 /// The cookie of the sites at which a region's calls enter.
 fn cookie(planned: &PlannedRegion) -> u64 {
-    let policy = match planned.exit {
-        Exit::ReturnSites if planned.never_returns() => PolicyCode::RT_POLICY_NEVER,
-        Exit::ReturnSites => PolicyCode::RT_POLICY_RETURN_SITE,
-        Exit::Uretprobe => PolicyCode::RT_POLICY_URETPROBE,
-        Exit::EntryOnly => PolicyCode::RT_POLICY_ENTRY_ONLY,
+    let policy = match planned.region.exit {
+        ExitPolicy::ReturnSite if planned.never_returns() => PolicyCode::RT_POLICY_NEVER,
+        ExitPolicy::ReturnSite => PolicyCode::RT_POLICY_RETURN_SITE,
+        ExitPolicy::EntryOnly => PolicyCode::RT_POLICY_ENTRY_ONLY,
     };
     let tails = match planned.tails {
         Tails::Never => TailsCode::RT_TAILS_NEVER,
@@ -438,36 +437,20 @@ fn bare(sites: &[RegionSite]) -> Vec<Site> {
 }
 
 impl Placing<'_> {
-    /// Places the entry sites, and hooks those returns that are to be; returns the regions that the kernel
-    /// refuses, with its reason.
+    /// Places the entry sites; returns the regions that the kernel refuses, with its reason.
     fn entries(&mut self) -> Result<HashMap<RegionId, String>, Error> {
-        let mut refused = self.place(Role::HookedReturn, &self.hooks(|planned| Some(planned.entry)))?;
-        let entries = self.sites(|planned| (!refused.contains_key(&planned.region.id)).then_some(planned.entry));
-        refused.extend(self.place(Role::Enter, &entries)?);
-        Ok(refused)
+        self.place(Role::Enter, &self.sites(|planned| Some(planned.entry)))
     }
 
     /// Places the sites in the stubs' file. A stub without a probe would hide calls, so all are placed.
     fn stubs(&mut self, stub_of: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> Result<(), Error> {
         let of_stub = |(region, site): RegionSite| (region, Site { cookie: stub_cookie(site.cookie), ..site });
-        let enters = self.sites(&stub_of).into_iter().map(of_stub).collect();
-        for (role, sites) in [(Role::HookedReturn, self.hooks(&stub_of)), (Role::Enter, enters)] {
-            if !sites.is_empty() {
-                let probes = self.programs.attach(role, &self.path, self.pids, &bare(&sites))?;
-                self.placed.push((role, sites, probes));
-            }
+        let sites: Vec<RegionSite> = self.sites(&stub_of).into_iter().map(of_stub).collect();
+        if !sites.is_empty() {
+            let probes = self.programs.attach(Role::Enter, &self.path, self.pids, &bare(&sites))?;
+            self.placed.push((Role::Enter, sites, probes));
         }
         Ok(())
-    }
-
-    /// The sites at which returns are hooked, where calls enter.
-    fn hooks(&self, entry: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> Vec<RegionSite> {
-        let hooked = self.regions.iter().filter(|planned| planned.exit == Exit::Uretprobe);
-        let hook = |planned: &&PlannedRegion| {
-            let plan::Site { file_offset, .. } = entry(planned)?;
-            Some((planned.region.id, Site { file_offset, cookie: planned.region.id.0.into() }))
-        };
-        hooked.filter_map(hook).collect()
     }
 
     /// The sites at which calls enter, where each region has one.

@@ -23,7 +23,8 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use rtrace_code::arrival::Keeps;
 use rtrace_code::parallel;
 use rtrace_code::tails::Tails;
-use rtrace_plan::{Capture, Exit, PlannedLibrary, PlannedRegion};
+use rtrace_model::ExitPolicy;
+use rtrace_plan::{Capture, PlannedLibrary, PlannedRegion};
 use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{Definition, Image, Stamp, linker};
 
@@ -88,7 +89,7 @@ impl<'a> Traced<'a> {
         let mut traced = Traced::default();
         for PlannedLibrary { library, regions, .. } in libraries {
             let keeps = kept_at_return(regions);
-            let timed = regions.iter().filter(|planned| planned.exit != Exit::EntryOnly);
+            let timed = regions.iter().filter(|planned| planned.region.exit != ExitPolicy::EntryOnly);
             for region in timed.map(|planned| &planned.region) {
                 let names = region.symbols.iter().map(|symbol| symbol.symbol.as_str());
                 traced.add(library.device, library.inode, region.file_offset, names, keeps[&region.file_offset]);

@@ -21,10 +21,10 @@ use rtrace_bpf::{LoadOptions, Mechanism, Observer, Programs};
 use rtrace_code::arrival::Keeps;
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{
-    CallCost, Definition, Event, EventKind, Item, Library, MetricId, Region, Sink, Summary, Timestamp, name_apart,
-    text_of_os,
+    CallCost, Definition, Event, EventKind, ExitPolicy, Item, Library, MetricId, Region, Sink, Summary, Timestamp,
+    name_apart, text_of_os,
 };
-use rtrace_plan::{Exit, Plan};
+use rtrace_plan::Plan;
 use rtrace_symbolizer::modules::{self, Module};
 
 use self::governing::{Governing, overhead_metric, tell_overhead};
@@ -97,8 +97,6 @@ pub struct Setup<'a> {
     pub observer: Option<Observer>,
     /// How probes are attached.
     pub mechanism: Mechanism,
-    /// Whether some returns are hooked.
-    pub hooks: bool,
     /// What the kernel and the programs do without a single step, as plans were told.
     pub emulated: Emulation,
     /// What is counted on every call.
@@ -142,7 +140,6 @@ pub struct Loaded {
 pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     let load = LoadOptions {
         mechanism: setup.mechanism,
-        hooks: setup.hooks,
         ring_bytes: setup.how.ring_bytes,
         follow_children: setup.how.follow,
         profile: setup.how.profile,
@@ -155,7 +152,7 @@ pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     let first_kept = host::first_kept_descriptor();
     let mut programs = Programs::load(&load)?;
     programs.keep_descriptors(first_kept);
-    let costs = calibrate(&programs, setup.emulated.steps, setup.hooks);
+    let costs = calibrate(&programs, setup.emulated.steps);
     // What calibration calls has no contexts worth having.
     programs.walk_stacks();
     setup.observer.into_iter().for_each(|observer| programs.guard(observer));
@@ -751,7 +748,7 @@ impl<'a> Recording<'a> {
 
 fn uses_return_sites(plan: &Plan) -> bool {
     let mut regions = plan.libraries.iter().flat_map(|library| &library.regions);
-    regions.any(|planned| planned.exit == Exit::ReturnSites)
+    regions.any(|planned| planned.region.exit == ExitPolicy::ReturnSite)
 }
 
 /// Watches variables where the processes' memory has become another.

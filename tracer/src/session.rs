@@ -16,9 +16,9 @@ use anyhow::Context as _;
 use rtrace_bpf::Mechanism;
 use rtrace_code::arrival::Keeps;
 use rtrace_code::instruction::Emulation;
-use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, Summary, text_of_os};
+use rtrace_model::{MetricId, RegionId, Sink, Summary, text_of_os};
 use rtrace_plan as plan;
-use rtrace_plan::{Exit, Plan};
+use rtrace_plan::Plan;
 use rtrace_signatures::{Book, Request};
 
 use crate::command::{Inherited, Waiting};
@@ -146,27 +146,18 @@ pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Pr
             let steps = is_alone && rtrace_bpf::may_step().is_ok();
             Emulation { long_nops: nops.long_ones_are_emulated, steps }
         }
-        _ => Emulation::of_release(&release()),
+        _ => Emulation::of_release(&rustix::system::uname().release().to_string_lossy()),
     };
     plan::Options {
         include: options.functions.clone(),
         exclude: options.exclude.clone(),
         filter: options.filter.clone(),
-        exit: Some(options.exit),
+        exit: options.exit,
         emulated,
         keeps_accesses: !options.watches.is_empty(),
         keeps_frame: options.levels > 0,
         stubs: false,
     }
-}
-
-/// What is known to go wrong with replaced return addresses on this kernel, if some are to be replaced.
-pub fn hazard(options: &Options) -> Option<impl std::fmt::Display> {
-    plan::hazards::of_kernel(&release()).filter(|_| options.exit == ExitPolicy::Uretprobe)
-}
-
-fn release() -> String {
-    rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
 /// What all phases know.
@@ -201,7 +192,6 @@ impl Basis<'_> {
             subject,
             observer,
             mechanism: self.mechanism,
-            hooks: self.plan_options.exit() == Exit::Uretprobe,
             emulated: self.plan_options.emulated,
             counters: &self.counters,
             watches: &self.watches,

@@ -364,7 +364,6 @@ impl<'a> Source<'a> {
         self.summary.untimed = self.untimed()?;
         self.report_untimed()?;
         self.report_estimates();
-        self.summary.exits_without_enter = self.programs.exits_without_enter();
         self.summary.end = end;
         Ok((self.summary, self.call_sites))
     }

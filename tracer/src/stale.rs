@@ -17,7 +17,7 @@ use rtrace_bpf::wire::{PolicyCode, TailsCode, entry_cookie};
 use rtrace_bpf::{Error as BpfError, Programs, Role, Site};
 use rtrace_code::arrival::{Arrival, Keeps};
 use rtrace_code::instruction::Emulation;
-use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
+use rtrace_model::{Library, LibraryId, RegionId};
 use rtrace_plan as plan;
 use rtrace_plan::{LibrarySource, jump};
 use rtrace_symbolizer::modules::{self, Module};
@@ -146,13 +146,11 @@ impl Places {
         let library = Library { id: LibraryId(0), path: path_shown, apart: None, build_id: None, device, inode };
         let ifuncs = target::implementations(Some(module), &image, &exports);
         let sources = [LibrarySource::new(library, path.clone(), image, exports, ifuncs)];
-        for exit in [ExitPolicy::ReturnSite, ExitPolicy::Uretprobe] {
-            for keeps_accesses in [false, true] {
-                let options = plan::Options { exit: Some(exit), emulated, keeps_accesses, ..plan::Options::default() };
-                let plan = plan::plan(&sources, &options, RegionId(0));
-                let regions = plan.libraries.iter().flat_map(|library| &library.regions);
-                entries.extend(regions.flat_map(|region| [region.entry.file_offset, region.region.file_offset]));
-            }
+        for keeps_accesses in [false, true] {
+            let options = plan::Options { emulated, keeps_accesses, ..plan::Options::default() };
+            let plan = plan::plan(&sources, &options, RegionId(0));
+            let regions = plan.libraries.iter().flat_map(|library| &library.regions);
+            entries.extend(regions.flat_map(|region| [region.entry.file_offset, region.region.file_offset]));
         }
         let either = [false, true];
         let ways = either.into_iter().flat_map(|accesses| {

@@ -55,7 +55,7 @@ static __always_inline u64 register_of(struct pt_regs *ctx, u8 number)
 	return value;
 }
 
-/* What a function has returned, at a return site with this cookie; 0: in rax, as where its return is hooked. */
+/* What a function has returned, at a return site with this cookie; 0: in rax. */
 static __always_inline void see_result(struct pt_regs *ctx, struct rt_measured *measured, u64 cookie)
 {
 	u8 number = cookie >> RT_RETURN_RESULT & 15;

@@ -164,11 +164,6 @@ static __always_inline u32 stack_key(struct rt_thread *thread, struct task_struc
 	return find_stack(sp);
 }
 
-static __always_inline bool is_traced(u32 pid)
-{
-	return bpf_map_lookup_elem(&traced, &pid) != 0;
-}
-
 /* The process of a thread that has no location yet; null: its calls are not to be recorded. */
 static __always_inline struct rt_process *recorded_process(struct task_struct *task)
 {
@@ -382,17 +377,6 @@ static __always_inline void on_return(struct pt_regs *ctx)
 		end_foreign(hit.slot);
 	ended = begin_return(ctx, &hit, cookie) && rt_return(&hit);
 	count_site((u32)cookie, cookie >> RT_RETURN_STEPPED & 1, ended, begin);
-}
-
-/* The kernel tells that a function has returned whose return it hooked. */
-static __noinline void on_hooked_return(struct pt_regs *ctx)
-{
-	struct rt_hit hit = { .now = rt_now(), .slot = ctx->sp - sizeof(u64) };
-
-	hit.region = (u32)bpf_get_attach_cookie(ctx);
-	if (begin_return(ctx, &hit, 0) ? rt_return_hooked(&hit) : !is_traced(bpf_get_current_pid_tgid() >> 32))
-		return;
-	__sync_fetch_and_add(&exits_without_enter, 1);
 }
 
 #endif

@@ -74,8 +74,6 @@ volatile u32 open_first;
 /* Whether calls of throttled regions are counted now; before recording begins: those of all. */
 volatile u32 window_is_open;
 
-/* Hooked returns whose enter is not on record: mostly calls that began before the recording. */
-u64 exits_without_enter;
 
 /* The process whose threads are looked at, and whether one of them has met a breakpoint. */
 volatile u32 looked_at;

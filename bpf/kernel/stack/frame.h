@@ -161,7 +161,7 @@ struct rt_hit {
 		u64 from; /* of a jump: the stack pointer before it; 0: it comes from the signal stack */
 	};
 	union {
-		u32 region; /* of an enter, and of a hooked return */
+		u32 region; /* of an enter */
 		u32 since; /* of a return: when its probe was last taken out, as RT_SINCE_SHIFT tells it; 0: never */
 	};
 	/* Of a return: */

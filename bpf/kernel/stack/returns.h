@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * How the calls on the shadow stack end: by a return to their home, by a return that the kernel hooked,
- * or with their thread. Calls that were left, and return after all, end here, too.
+ * How the calls on the shadow stack end: by a return to their home, or with their thread. Calls that were
+ * left, and return after all, end here, too.
  *
  * Pure logic like stack.h, where the rules stand.
  */
@@ -10,16 +10,11 @@
 
 #include "stack.h"
 
-/*
- * Whether the hit is where the return of this frame arrives. A hooked return, which tells no return
- * address, is also that of all callees from which the function only returned.
- */
+/* Whether the hit is where the return of this frame arrives. */
 static __always_inline int rt_returns_here(const struct rt_hit *hit, const struct rt_frame *frame)
 {
 	if (frame->policy != RT_POLICY_RETURN_SITE)
 		return 0;
-	if (!hit->word)
-		return rt_spans(frame, hit->slot);
 	if (hit->slot == rt_home_slot(frame))
 		return frame->home == hit->word;
 	/* One of the callers that only return may have got a probe since the frame entered. */
@@ -121,8 +116,7 @@ rt_rare u32 rt_search_below(const struct rt_hit *given, u32 index)
  */
 static __always_inline u32 rt_ending(const struct rt_hit *hit, struct rt_frame *frame)
 {
-	/* A hooked return tells no return address. */
-	if (hit->word && rt_was_dropped(frame, hit->since)) {
+	if (rt_was_dropped(frame, hit->since)) {
 		frame->doubt = 1 + RT_UNTIMED_DROPPED;
 		return RT_UNSEEN;
 	}
@@ -162,7 +156,7 @@ rt_rare int rt_doubt_below(const struct rt_hit *given, u32 index)
 	if (!rt_known(&hit, given))
 		return 0;
 	frame = rt_frame(&hit, index);
-	if (!frame || !hit.word || frame->home != hit.word || frame->stack != hit.stack || rt_spans(frame, hit.slot))
+	if (!frame || frame->home != hit.word || frame->stack != hit.stack || rt_spans(frame, hit.slot))
 		return 0;
 	rt_doubt_again(&hit, frame);
 	if (!frame->doubt && hit.slot - rt_home_slot(frame) <= RT_POPS_MAX * sizeof(u64))
@@ -250,8 +244,7 @@ rt_rare u32 rt_left_returns(const struct rt_hit *given, u32 place)
 		return 0;
 	call = &left->call[place % RT_LEFT_MAX];
 	/* Else it may be the return of another call. */
-	if (!call->frame.id || !(call->frame.rise || given->is_fixed) ||
-	    (given->word && rt_was_dropped(&call->frame, given->since)))
+	if (!call->frame.id || !(call->frame.rise || given->is_fixed) || rt_was_dropped(&call->frame, given->since))
 		return 0;
 	return rt_returns_here(given, &call->frame) && rt_is_intact(&call->frame);
 }
@@ -333,98 +326,6 @@ static __always_inline u32 rt_return(struct rt_hit *hit)
 	if (!is_last || !is_alone)
 		rt_return_elsewhere(hit);
 	return 1;
-}
-
-static long rt_hooked_step(u32 step, void *context)
-{
-	struct rt_walk *walk = context;
-	struct rt_frame *frame;
-	u32 index;
-
-	frame = rt_step_down(walk, step, &index);
-	if (!frame)
-		return 1;
-	if (frame->policy != RT_POLICY_URETPROBE || frame->slot != walk->hit->slot ||
-	    frame->region != walk->hit->region)
-		return 0;
-	walk->found = index;
-	return 1;
-}
-
-/* The place of the youngest frame of the hit's region whose hooked return this is. */
-rt_rare u32 rt_search_hooked(const struct rt_hit *given)
-{
-	struct rt_walk walk = { .found = RT_NONE };
-
-	rt_search(given, &walk, rt_hooked_step);
-	return walk.found;
-}
-
-static long rt_return_hooked_step(u32 step, void *context)
-{
-	struct rt_walk *walk = context;
-	u32 found = rt_search_hooked(walk->hit), callee;
-
-	if (found == RT_NONE)
-		return 1;
-	callee = rt_search_below(walk->hit, found);
-	if (callee != RT_NONE) {
-		rt_put_aside(walk->hit, callee);
-		return 0;
-	}
-	callee = rt_search_home(walk->hit);
-	if (callee != RT_NONE && callee > found) {
-		rt_arrive(walk->hit, callee);
-		return 0;
-	}
-	walk->found = found;
-	rt_finish(walk->hit, found, RT_RETURNED);
-	return 1;
-}
-
-/* The place of the youngest call that was left and whose hooked return this is; RT_NONE if there is none. */
-rt_rare u32 rt_search_left_hooked(const struct rt_hit *given)
-{
-	struct rt_left *left = rt_left(0);
-	const struct rt_frame *frame;
-	u32 i, place = RT_NONE;
-	u64 youngest = 0;
-
-	if (!given || !left)
-		return RT_NONE;
-	for (i = 0; i < RT_LEFT_MAX; i++) {
-		frame = &left->call[i].frame;
-		if (frame->id > youngest && frame->policy == RT_POLICY_URETPROBE && frame->slot == given->slot &&
-		    frame->region == given->region) {
-			youngest = frame->id;
-			place = i;
-		}
-	}
-	return place;
-}
-
-/* The hooked return of a call that seemed to be left, as a signal came on its way. Returns whether it is one. */
-rt_rare u32 rt_return_left_hooked(const struct rt_hit *given)
-{
-	struct rt_hit hit;
-	u32 place;
-
-	if (!rt_known(&hit, given) || !rt_may_be_left(&hit))
-		return 0;
-	place = rt_search_left_hooked(given);
-	if (place == RT_NONE)
-		return 0;
-	rt_resume(given, place);
-	return 1;
-}
-
-/* The kernel says that a function of the hit's region has returned, as its return was hooked. */
-static __always_inline u32 rt_return_hooked(struct rt_hit *hit)
-{
-	struct rt_walk walk = { .hit = hit, .found = RT_NONE };
-
-	rt_repeat(RT_FRAMES, rt_return_hooked_step, &walk);
-	return walk.found != RT_NONE || rt_return_left_hooked(hit);
 }
 
 static long rt_abandon_step(u32 step, void *context)

@@ -154,15 +154,6 @@ static __always_inline int rt_is_intact(const struct rt_frame *frame)
 	return word == frame->word || (word && word == rt_trampoline());
 }
 
-/*
- * Whether the kernel has yet to tell of the return of a frame, which it has hooked. On the way to the kernel the
- * trampoline writes over the slot, and a signal may come then.
- */
-static __always_inline int rt_is_awaited(const struct rt_frame *frame)
-{
-	return frame->policy == RT_POLICY_URETPROBE && rt_replaced(frame->slot);
-}
-
 /* The slot of the return address that is a frame's home. */
 static __always_inline u64 rt_home_slot(const struct rt_frame *frame)
 {
@@ -593,7 +584,7 @@ rt_rare u32 rt_make_room(const struct rt_hit *given)
 			return i;
 	}
 	for (i = 0; i < RT_LEFT_MAX; i++) {
-		if (!rt_is_intact(&left->call[i].frame) && !rt_is_awaited(&left->call[i].frame))
+		if (!rt_is_intact(&left->call[i].frame))
 			return i;
 	}
 	return RT_NONE;
@@ -617,7 +608,7 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 	rt_doubt_again(&hit, frame);
 	/* Where the stack pointer is in the frame of its caller, or its slot was used again, it cannot come back. */
 	is_over = frame->doubt || (hit.is_final && frame->slot >= hit.from) || rt_spans(frame, hit.slot) ||
-		  !(rt_is_intact(frame) || rt_is_awaited(frame));
+		  !rt_is_intact(frame);
 	place = is_over ? RT_NONE : rt_make_room(given);
 	/* Nobody will know whether it returns. */
 	if (!is_over && place == RT_NONE)

@@ -376,14 +376,6 @@ u32 rt_test_return(struct rt_test *test, u64 slot, u64 word, u32 stack, u64 now,
 	return rt_return(&hit);
 }
 
-u32 rt_test_return_hooked(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region)
-{
-	struct rt_hit hit = new_hit(test, slot, stack, now);
-
-	hit.region = region;
-	return rt_return_hooked(&hit);
-}
-
 /* Control jumps to where the stack pointer is `target`; `from` and `is_final` as in struct rt_hit. */
 void rt_test_jump(struct rt_test *test, u64 from, u64 target, u32 stack, u64 now, u32 is_final)
 {

@@ -89,9 +89,8 @@ enum rt_return_cookie {
 /* How the return of a region's calls is detected. */
 enum rt_policy {
 	RT_POLICY_RETURN_SITE = 0,
-	RT_POLICY_URETPROBE = 1,
-	RT_POLICY_ENTRY_ONLY = 2,
-	RT_POLICY_NEVER = 3, /* it does not return */
+	RT_POLICY_ENTRY_ONLY = 1,
+	RT_POLICY_NEVER = 2, /* it does not return */
 };
 
 /* By which function control leaves others without a return. */

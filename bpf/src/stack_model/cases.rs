@@ -244,10 +244,6 @@ fn calls_left_by_an_exception_are_no_parents_of_deeper_ones() {
         "a+100 b+80 c+60 w60 w80 d+40 d-40 a-100",
         &["a 1<0 0 returned 70/50", "b 2<1 1 unwound 40/30", "c 3<2 2 unwound 30/0", "d 4<1 1 returned 10/0"],
     );
-    check(
-        "a+100 b+80/u c+60/u w60 w80 d+40 d-40 a-100",
-        &["a 1<0 0 returned 70/50", "b 2<1 1 unwound 40/30", "c 3<2 2 unwound 30/0", "d 4<1 1 returned 10/0"],
-    );
 }
 
 #[test]

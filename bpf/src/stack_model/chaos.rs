@@ -23,11 +23,6 @@ enum Op {
         is_fixed: bool,
         reach: u8,
     },
-    ReturnHooked {
-        slot: u64,
-        stack: u32,
-        region: u32,
-    },
     Jump {
         from: u64,
         target: u64,
@@ -75,7 +70,6 @@ fn stack() -> impl Strategy<Value = u32> {
 fn function() -> impl Strategy<Value = Function> {
     let policy = prop_oneof![
         6 => Just(PolicyCode::RT_POLICY_RETURN_SITE),
-        2 => Just(PolicyCode::RT_POLICY_URETPROBE),
         1 => Just(PolicyCode::RT_POLICY_NEVER),
         1 => Just(PolicyCode::RT_POLICY_ENTRY_ONLY),
     ];
@@ -90,7 +84,6 @@ fn op() -> impl Strategy<Value = Op> {
     let reach = prop_oneof![1 => Just(0), 2 => 0..17_u8];
     let arrive = (slot(), stack(), word(), any::<bool>(), reach)
         .prop_map(|(slot, stack, word, is_fixed, reach)| Op::Arrive { slot, stack, word, is_fixed, reach });
-    let hooked = (slot(), stack(), 0..4_u32).prop_map(|(slot, stack, region)| Op::ReturnHooked { slot, stack, region });
     let jump = (slot(), slot(), stack(), any::<bool>()).prop_map(|(from, target, stack, is_final)| Op::Jump {
         from,
         target,
@@ -103,7 +96,6 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         60 => enter,
         40 => arrive,
-        10 => hooked,
         5 => jump,
         5 => slot().prop_map(|slot| Op::Hook { slot }),
         5 => slot().prop_map(|slot| Op::ReturnElsewhere { slot }),
@@ -124,9 +116,6 @@ fn run(thread: &mut Thread, op: Op, now: u64) {
         }
         Op::Arrive { slot, stack, word, is_fixed, reach } => {
             thread.arrive(Hit { slot, stack, now }, word, is_fixed, reach);
-        }
-        Op::ReturnHooked { slot, stack, region } => {
-            thread.return_hooked(Hit { slot, stack, now }, region);
         }
         Op::Jump { from, target, stack, is_final } => thread.jump(from, target, stack, now, is_final),
         Op::Hook { slot } => thread.world.hook(slot),

@@ -206,7 +206,7 @@ fn exception_caught_midway() {
 #[test]
 fn calls_that_run_when_the_thread_ends_are_open() {
     check(
-        "X=asked a+100 other:f+500 b+80/u signal:h+900 signal:i+880X",
+        "X=asked a+100 other:f+500 b+80 signal:h+900 signal:i+880X",
         &["a 1<0 0 open 50/30", "f 2<0 0 open 40/0", "b 3<1 1 open 30/20", "h 4<3 2 open 20/0", "i 5<4 3 unseen 0/0"],
     );
 }
@@ -409,51 +409,6 @@ fn without_memory_nobody_knows_of_calls_that_were_left() {
     assert!(script.thread.counts_well());
 }
 
-#[test]
-fn hooked_returns() {
-    check(
-        "a+100 b+80/u c+60/u c~60 b~80 a-100",
-        &["a 1<0 0 returned 50/30", "b 2<1 1 returned 30/10", "c 3<2 2 returned 10/0"],
-    );
-    // After a longjmp.
-    check(
-        "a+100 b+80/u c+60/u b~80 a-100",
-        &["a 1<0 0 returned 40/20", "b 2<1 1 returned 20/10", "c 3<2 2 unwound 10/0"],
-    );
-    // Of another function, at another place, of one that has returned; an arrival is none.
-    check_with_missed(
-        4,
-        "a+100/u b+80/u a~80 b~100 X-70 b~80 b~80 a~100",
-        &["a 1<0 0 returned 70/40", "b 2<1 1 returned 40/0"],
-    );
-    // One at the same place comes after the hook: without that, the call was left.
-    check_with_missed(2, "a+100/u b+80/u b-80 b~80 a~100", &["a 1<0 0 returned 40/10", "b 2<1 1 unwound 10/0"]);
-}
-
-#[test]
-fn a_signal_comes_on_the_way_of_a_hooked_return() {
-    // The trampoline has written over the slot; the handler calls.
-    check(
-        "a+100/u b+60/u w60 c+20 c-20 b~60 a~100",
-        &["a 1<0 0 returned 60/50", "b 2<1 1 returned 40/0", "c 3<1 1 returned 10/0"],
-    );
-    // The return of the caller, too, after the same function was called once more below.
-    check(
-        "a+100/u w100 b+60/u w60 c+20 c-20 b~60 b+60/u b~60 a~100",
-        &["a 1<0 0 returned 90/0", "b 2<0 0 returned 40/0", "c 3<0 0 returned 10/0", "b 4<0 0 returned 10/0"],
-    );
-    // A return that nobody awaits any more, and one from where a function has entered since then.
-    check(
-        "a+100/u b+60/u w60 l60 c+20 c-20 a~100",
-        &["a 1<0 0 returned 60/40", "b 2<1 1 unwound 30/0", "c 3<1 1 returned 10/0"],
-    );
-    check_with_missed(
-        1,
-        "a+100/u b+60/u w60 c+20 c-20 b+60/u b~60 b~60 a~100",
-        &["a 1<0 0 returned 80/40", "b 2<1 1 unwound 20/0", "c 3<1 1 returned 10/0", "b 4<1 1 returned 10/0"],
-    );
-}
-
 /// After a jump that nobody saw, control comes again to where the caller has saved its state, and then to where the call
 /// would have returned.
 #[test]
@@ -470,34 +425,6 @@ fn a_return_elsewhere_with_the_same_slot_shows_on_any_stack_that_a_call_was_left
     );
     // Another stack of the same mapping stays as it is.
     check_with_missed(1, "other:a+100 other:X-80 other:a-100", &["a 1<0 0 returned 20/0"]);
-}
-
-#[test]
-fn tail_calls_of_hooked_functions() {
-    // The kernel tells of both, the younger first.
-    check(
-        "a+100 b+80/uy c+80/ut c~80 b~80 a-100",
-        &["a 1<0 0 returned 50/30", "b 2<1 1 returned 30/10", "c 3<2 2 returned 10/0"],
-    );
-    // A hook tells of all that ended with it; the arrival behind it, of those before.
-    check_with_missed(
-        1,
-        "a+100 b+80/uy c+80/t b~80 b-80 a-100",
-        &["a 1<0 0 returned 50/20", "b 2<1 1 returned 20/10", "c 3<2 2 returned 10/0"],
-    );
-    check(
-        "a+100 b+80/y c+80/ut c~80 b-80 a-100",
-        &["a 1<0 0 returned 50/30", "b 2<1 1 returned 30/10", "c 3<2 2 returned 10/0"],
-    );
-}
-
-#[test]
-fn callees_of_hooked_functions_that_only_return_end_with_them() {
-    check(
-        "X=skip2 a+120 u+96/u b+80X u~96 a-120",
-        &["a 1<0 0 returned 40/20", "u 2<1 1 returned 20/10", "b 3<2 2 returned 10/0"],
-    );
-    check("X=skip2 Y=skip3 U=placed U@120 u+96Y/u b+80X u~96", &["u 1<0 0 returned 20/10", "b 2<1 1 returned 10/0"]);
 }
 
 #[test]

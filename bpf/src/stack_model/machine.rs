@@ -19,7 +19,7 @@
 //! - where untraced code that only returns would have its slot and return address.
 //!
 //! A signal finds the stack of the last hit. A function that may jump anywhere does not jump in a circle where
-//! its caller may get control back without its return. Where the stacks share a mapping, returns are not hooked.
+//! its caller may get control back without its return.
 //! Untraced code writes over what callers that only return have left below it, and these over all words of
 //! their frames: a call that was left there would seem to return with what they call.
 
@@ -388,15 +388,6 @@ impl Machine {
             // The trampoline pushes three registers.
             (0..3).for_each(|register| self.write(slot - 8 * register, register));
         }
-        for &hooked in activation.calls.iter().rev() {
-            if self.regions[self.calls[hooked].region].policy == PolicyCode::RT_POLICY_URETPROBE {
-                let ended = |call: &Call| call.record.id >= self.calls[hooked].record.id && call.spans(slot);
-                let ended = returning.extract_if(.., |call| ended(&self.calls[*call])).collect::<Vec<_>>();
-                let hit = self.hit_at_return(slot, 0);
-                ended.iter().rev().for_each(|&call| self.end_at_home(call, false));
-                assert!(self.thread.return_hooked(hit, self.calls[hooked].record.region));
-            }
-        }
         if is_hooked {
             // And returns by the address that it has replaced.
             self.write(slot, word);
@@ -542,14 +533,11 @@ impl Machine {
     fn hit_at_return(&mut self, slot: u64, word: u64) -> Hit {
         let stack = self.running();
         let (is_ordered, dead) = (stack.is_ordered(), stack.dead.clone());
-        // A hooked return is also that of all callees from which the function only returned.
-        let is_at_slot = |call: &Call| word != 0 && call.spans(slot);
-        let is_over = |call: &Call| is_ordered && call.slot <= slot || is_at_slot(call) || call.returns_to(slot, word);
+        let is_over = |call: &Call| is_ordered && call.slot <= slot || call.spans(slot) || call.returns_to(slot, word);
         let over: Vec<usize> = dead.into_iter().filter(|&call| is_over(&self.calls[call])).collect();
         // Functions may take words off the stack as they return.
-        let may_have_returned = |call: &Call| {
-            word != 0 && call.home == word && call.slot < slot && !call.spans(slot) && call.doubt.is_none()
-        };
+        let may_have_returned =
+            |call: &Call| call.home == word && call.slot < slot && !call.spans(slot) && call.doubt.is_none();
         for &call in &over {
             if may_have_returned(&self.calls[call]) {
                 self.calls[call].doubt = Some(UntimedCode::RT_UNTIMED_AMBIGUOUS);
@@ -646,7 +634,7 @@ impl Machine {
             self.running().activations.last_mut().expect("still there").calls.push(call);
         }
         self.thread.enter(hit, self.function(region));
-        if policy == PolicyCode::RT_POLICY_URETPROBE || is_hooked_by_others {
+        if is_hooked_by_others {
             self.thread.world.hook(slot);
         }
     }
@@ -729,7 +717,7 @@ proptest! {
 
     #[test]
     fn records_are_the_truth(
-        regions in regions(3),
+        regions in regions(),
         sites in prop::array::uniform6(site()),
         signal_top in signal_top(),
         program in prop::collection::vec((op(), 0..5_u64), 0..400),
@@ -754,7 +742,7 @@ proptest! {
 
     #[test]
     fn what_is_recorded_as_returned_has_wherever_stacks_lie(
-        regions in regions(0),
+        regions in regions(),
         sites in prop::array::uniform6(site()),
         signal_top in signal_top(),
         above in prop_oneof![Just(0), 0..64_u64],

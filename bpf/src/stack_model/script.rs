@@ -2,9 +2,9 @@
 //!
 //! `f+80` enters the function `f`, which has been called from the return address `F` with slot 80;
 //! `f+80X` has been called from `X`. `f-80` is an arrival at `F` with the stack pointer above slot 80;
-//! `X-80` is one at `X`. `f~80` says that the return of `f` was hooked there, and comes. Before it
+//! `X-80` is one at `X`. Before it
 //! stands the stack if it is not the thread's own: `signal:`, `other:`, `third:`. Behind an enter and a
-//! slash stand letters: `u` for a function whose return is hooked, `e` for one that is entry-only, `k`
+//! slash stand letters: `e` for a function that is entry-only, `k`
 //! for one whose tail calls are known, `y` for one that may jump anywhere, `q` for one that may also have been left, `t` for one that is reached by a
 //! tail call, which leaves the slot as it is, `n` for one that does not return, `l` for one that may come back to its
 //! first instruction, `p` for one that takes two words off the stack as it returns. Behind an arrival a slash and `r` stand for a stack pointer just
@@ -37,7 +37,7 @@ pub struct Script {
     pub thread: Thread,
     now: u64,
     varying: Vec<u64>,
-    /// Arrivals and hooked returns that ended nothing.
+    /// Arrivals that ended nothing.
     pub missed: u32,
 }
 
@@ -105,7 +105,6 @@ impl Script {
                 let reach = if flags.contains('r') { RED_ZONE } else { 0 };
                 self.missed += u32::from(!self.thread.arrive(hit, from, is_fixed, reach));
             }
-            b'~' => self.missed += u32::from(!self.thread.return_hooked(hit, first.into())),
             _ => panic!("no such word: {word}"),
         }
     }
@@ -142,7 +141,6 @@ impl Script {
 
     fn enter(&mut self, hit: Hit, function: u8, from: u64, flags: &str) {
         let policy = match flags {
-            _ if flags.contains('u') => PolicyCode::RT_POLICY_URETPROBE,
             _ if flags.contains('e') => PolicyCode::RT_POLICY_ENTRY_ONLY,
             _ if flags.contains('n') => PolicyCode::RT_POLICY_NEVER,
             _ => PolicyCode::RT_POLICY_RETURN_SITE,
@@ -158,9 +156,6 @@ impl Script {
         }
         let (laps, pops) = (flags.contains('l'), if flags.contains('p') { 2 } else { 0 });
         self.thread.enter(hit, Function { region: function.into(), policy, tails, laps, pops });
-        if policy == PolicyCode::RT_POLICY_URETPROBE {
-            self.thread.world.hook(hit.slot);
-        }
     }
 
     /// The records so far by call: `function id<parent depth ending duration/child`.

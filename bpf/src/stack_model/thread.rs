@@ -37,7 +37,6 @@ unsafe extern "C" {
         is_fixed: u32,
         reach: u32,
     ) -> u32;
-    fn rt_test_return_hooked(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32) -> u32;
     fn rt_test_jump(test: *mut RawThread, from: u64, target: u64, stack: u32, now: u64, is_final: u32);
     fn rt_test_abandon(test: *mut RawThread, now: u64);
     fn rt_test_calls(test: *const RawThread) -> u64;
@@ -129,12 +128,6 @@ impl Thread {
     pub fn arrive(&mut self, hit: Hit, word: u64, is_fixed: bool, reach: u8) -> bool {
         // SAFETY: the thread lives as long as `self`.
         unsafe { rt_test_return(self.raw, hit.slot, word, hit.stack, hit.now, is_fixed.into(), reach.into()) != 0 }
-    }
-
-    /// The kernel tells that a call has returned whose return it hooked. Returns whether it was known.
-    pub fn return_hooked(&mut self, hit: Hit, region: u32) -> bool {
-        // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_return_hooked(self.raw, hit.slot, hit.stack, hit.now, region) != 0 }
     }
 
     /// Control jumps to where the stack pointer is `target`. `from`: where it was, 0 on the signal stack; `is_final`:

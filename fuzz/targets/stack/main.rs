@@ -29,7 +29,7 @@ const STACKS: [u32; 5] = [
 const POLICIES: [PolicyCode; 4] = [
     PolicyCode::RT_POLICY_RETURN_SITE,
     PolicyCode::RT_POLICY_RETURN_SITE,
-    PolicyCode::RT_POLICY_URETPROBE,
+    PolicyCode::RT_POLICY_NEVER,
     PolicyCode::RT_POLICY_ENTRY_ONLY,
 ];
 const TAILS: [TailsCode; 4] =
@@ -86,11 +86,8 @@ fn run(thread: &mut Thread, [kind, place, word, site, tick]: [u8; 5], now: &mut 
             }
             thread.enter(hit, function);
         }
-        120..200 => {
+        120..216 => {
             thread.arrive(hit, address, site / 128 != 0, tick % 17);
-        }
-        200..216 => {
-            thread.return_hooked(hit, region);
         }
         216..230 => write(thread, slot, address),
         230..238 => thread.world.hook(slot),

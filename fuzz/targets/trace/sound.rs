@@ -70,7 +70,7 @@ fn region(id: u32) -> Region {
         symbols: vec![SymbolName { symbol: format!("_Z9function{id}i"), version }],
         file_offset: 0x1000 + u64::from(id),
         size: 16,
-        exit: ExitPolicy::ALL[id as usize % 3],
+        exit: ExitPolicy::ALL[id as usize % 2],
         single_stepped: id == 1,
         written: false,
         stub: false,

@@ -20,17 +20,6 @@ fn ret_sites_see_a_tail_call_follow_its_caller() {
 }
 
 #[test]
-fn uretprobes_count_tail_calls() {
-    with_policy("shapes", "tails", "uretprobe").truth(Truth::Counts).run();
-}
-
-#[test]
-fn uretprobes_see_nested_calls() {
-    let Some(recording) = with_policy("shapes", "nested", "uretprobe").run() else { return };
-    assert!(called_regions(&recording).all(|region| region.exit == ExitPolicy::Uretprobe));
-}
-
-#[test]
 fn ret_sites_see_nested_calls() {
     let Some(recording) = with_policy("shapes", "nested", "return-site").run() else { return };
     assert!(called_regions(&recording).all(|region| region.exit == ExitPolicy::ReturnSite));
@@ -54,9 +43,7 @@ fn entry_only_counts_calls() {
 
 #[test]
 fn calls_of_a_few_instructions_are_timed_where_that_is_asked_for() {
-    for policy in ["uretprobe", "return-site"] {
-        let Some(recording) = with_policy("shapes", "brief", policy).run() else { return };
-        assert!(recording.calls().all(|call| call.duration != Some(0)), "{policy}");
-        assert!(recording.calls().any(Call::is_timed), "{policy}");
-    }
+    let Some(recording) = with_policy("shapes", "brief", "return-site").run() else { return };
+    assert!(recording.calls().all(|call| call.duration != Some(0)));
+    assert!(recording.calls().any(Call::is_timed));
 }

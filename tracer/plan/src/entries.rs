@@ -3,8 +3,7 @@
 //! At its first instruction, if the kernel emulates that. Else the site slides along the straight
 //! line from there to the first instruction that the kernel does emulate: a hit there costs a
 //! tenth, and tells the same, since it is known how far the stack pointer is from the return address.
-//! The kernel does not know it, so that it must be at it where the return is hooked. A function that
-//! has no such instruction takes the next one that our program can do itself, or stays with its first
+//! A function that has no such instruction takes the next one that our program can do itself, or stays with its first
 //! instruction, or, where the kernel refuses a probe on that, takes the next one that it steps.
 
 #[cfg(test)]
@@ -18,7 +17,6 @@ use rtrace_code::obstacle::Obstacle;
 use rtrace_code::skipped::{self, MovedEntry};
 use rtrace_code::text::{FunctionCode, Text};
 use rtrace_code::{parallel, restarting, stub};
-use rtrace_model::Step;
 
 use crate::jump::Jumps;
 use crate::{Reason, Site};
@@ -29,9 +27,6 @@ pub struct Entries<'a> {
     pub text: &'a Text<'a>,
     /// What is done without a single step.
     pub emulated: Emulation,
-    /// Returns are hooked: the kernel looks for the return address after our program, where the stack pointer
-    /// is.
-    pub are_hooked: bool,
     /// What must be as it was where the entry of the function at an address is seen.
     pub keeps: &'a (dyn Fn(u64) -> Keeps + Sync),
     /// Whether the function at an address is to have a stub, whatever its site costs.
@@ -95,9 +90,7 @@ impl Entries<'_> {
 
     /// Where the site of a function may slide.
     fn line(&self, extent: &Range<u64>) -> Vec<CodePoint> {
-        let mut line = line::from_entry(self.text, extent, (self.keeps)(extent.start));
-        line.retain(|place| !self.are_hooked || place.words == 0);
-        line
+        line::from_entry(self.text, extent, (self.keeps)(extent.start))
     }
 
     fn is_in_file(&self, place: CodePoint) -> bool {
@@ -124,7 +117,6 @@ impl Entries<'_> {
             return Handling::Refused(obstacle);
         }
         match self.emulated.handling(bytes) {
-            Handling::BpfEmulated(step) if step != Step::Landing && self.are_hooked => Handling::SingleStep,
             // A cookie tells of the instruction or of the stack.
             Handling::BpfEmulated(_) if place.words > 0 => Handling::SingleStep,
             handling => handling,

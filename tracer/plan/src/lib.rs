@@ -8,7 +8,6 @@ mod capture;
 mod deny;
 mod entries;
 mod filter;
-pub mod hazards;
 pub mod jump;
 pub mod pattern;
 mod planner;
@@ -66,8 +65,6 @@ pub struct PlannedRegion {
     pub region: Region,
     /// Where its calls are seen to begin.
     pub entry: Site,
-    /// How they are seen to end.
-    pub exit: Exit,
     /// Why its calls are not timed, whatever was asked for.
     pub untimed: Option<Reason>,
     /// Which functions they may end in.
@@ -116,39 +113,6 @@ pub struct Site {
     pub registers: Registers,
 }
 
-/// How the calls of a region are seen to end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Exit {
-    /// By probes in their callers, where they return to.
-    #[default]
-    ReturnSites,
-    /// By replaced return addresses.
-    Uretprobe,
-    /// Not at all.
-    EntryOnly,
-}
-
-impl Exit {
-    /// The word for it in a trace.
-    pub fn policy(self) -> ExitPolicy {
-        match self {
-            Exit::ReturnSites => ExitPolicy::ReturnSite,
-            Exit::Uretprobe => ExitPolicy::Uretprobe,
-            Exit::EntryOnly => ExitPolicy::EntryOnly,
-        }
-    }
-}
-
-impl From<ExitPolicy> for Exit {
-    fn from(policy: ExitPolicy) -> Exit {
-        match policy {
-            ExitPolicy::ReturnSite => Exit::ReturnSites,
-            ExitPolicy::Uretprobe => Exit::Uretprobe,
-            ExitPolicy::EntryOnly => Exit::EntryOnly,
-        }
-    }
-}
-
 /// A function that is not probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -167,8 +131,8 @@ pub struct Options {
     pub exclude: Vec<Selector>,
     /// No function that these rules leave out.
     pub filter: Option<Arc<Filter>>,
-    /// How calls are seen to end; by return sites, where nothing else is asked for.
-    pub exit: Option<ExitPolicy>,
+    /// How calls are seen to end.
+    pub exit: ExitPolicy,
     /// What is done without a single step.
     pub emulated: Emulation,
     /// Accesses to variables are counted: none may come before the site of its call's enter.
@@ -212,11 +176,6 @@ impl Options {
     pub fn needs_sources(&self) -> bool {
         self.include.iter().chain(&self.exclude).any(Selector::is_of_source)
             || self.filter.as_ref().is_some_and(|filter| filter.has_files())
-    }
-
-    /// How calls are seen to end.
-    pub fn exit(&self) -> Exit {
-        self.exit.map(Exit::from).unwrap_or_default()
     }
 }
 

@@ -12,13 +12,13 @@ use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_code::text::{FunctionCode, Text};
 use rtrace_code::{arrival, parallel, stub, tails};
-use rtrace_model::{Region, RegionId, SymbolName};
+use rtrace_model::{ExitPolicy, Region, RegionId, SymbolName};
 use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 
 use super::entries::Entries;
 use super::jump::{self, Jumps};
 use super::reason::Reason;
-use super::{Exit, LibrarySource, Options, PlannedRegion, Refusal, Site, Subject, deny};
+use super::{LibrarySource, Options, PlannedRegion, Refusal, Site, Subject, deny};
 use rtrace_symbolizer::parts::{self, Parts};
 
 /// A function that was asked for: one address of code.
@@ -113,7 +113,7 @@ impl<'a> Planner<'a> {
 
     /// Those of these functions whose calls can be counted: only a return tells a call from another lap of a loop.
     fn countable(&mut self, probed: Vec<(Probed, bool)>) -> Vec<(Probed, bool)> {
-        if self.options.exit() == Exit::ReturnSites {
+        if self.options.exit == ExitPolicy::ReturnSite {
             return probed;
         }
         let (refused, kept): (Vec<_>, Vec<_>) = probed.into_iter().partition(|&(_, laps)| laps);
@@ -283,15 +283,7 @@ impl<'a> Planner<'a> {
         wants_stub: &'s (dyn Fn(u64) -> bool + Sync),
         is_of_go: &'s (dyn Fn(u64) -> bool + Sync),
     ) -> Entries<'s> {
-        Entries {
-            text: &self.text,
-            emulated: self.options.emulated,
-            are_hooked: self.options.exit() == Exit::Uretprobe,
-            keeps,
-            wants_stub,
-            jumps,
-            is_of_go,
-        }
+        Entries { text: &self.text, emulated: self.options.emulated, keeps, wants_stub, jumps, is_of_go }
     }
 
     /// What must be as it was where the entry of the function at this address is seen.
@@ -325,7 +317,7 @@ impl<'a> Planner<'a> {
         let Candidate { name, symbols, file_offset, code } = candidate;
         let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
         let untimed = self.is_of_go(code.entry).then_some(Reason::MovingStacks);
-        let exit = if untimed.is_some() { Exit::EntryOnly } else { self.options.exit() };
+        let exit = if untimed.is_some() { ExitPolicy::EntryOnly } else { self.options.exit };
         let region = Region {
             id,
             library: self.source.library.id,
@@ -333,27 +325,14 @@ impl<'a> Planner<'a> {
             symbols: symbols.into_iter().map(symbol_name).collect(),
             file_offset,
             size: code.size,
-            exit: exit.policy(),
+            exit,
             single_stepped: entry.cost == SiteCost::SingleStep,
             written: matches!(entry.cost, SiteCost::BpfEmulated(_)),
             stub: false,
         };
         let capture = self.source.captures.get(&code.entry).cloned();
         let jump = jumps.get(&code.entry).copied();
-        PlannedRegion {
-            region,
-            entry,
-            exit,
-            untimed,
-            tails,
-            laps,
-            pops,
-            abandons,
-            passes_on,
-            jump,
-            capture,
-            stub: None,
-        }
+        PlannedRegion { region, entry, untimed, tails, laps, pops, abandons, passes_on, jump, capture, stub: None }
     }
 }
 

@@ -44,12 +44,11 @@ fn ids_count_up_by_offset() {
 
 #[test]
 fn options_choose_the_exit() {
-    let exit = |exit| Some(find(&planned("c", PAIR, &Options { exit, ..Options::default() })?, "f").exit);
-    let Some(by_default) = exit(None) else { return };
-    assert_eq!(by_default, Exit::ReturnSites);
     for policy in ExitPolicy::ALL {
-        assert_eq!(exit(Some(policy)).map(Exit::policy), Some(policy));
+        let Some(library) = planned("c", PAIR, &Options { exit: policy, ..Options::default() }) else { return };
+        assert_eq!(find(&library, "f").region.exit, policy);
     }
+    assert_eq!(Options::default().exit, ExitPolicy::ReturnSite);
 }
 
 #[test]
@@ -112,26 +111,6 @@ fn a_region_begins_at_its_function_wherever_its_site_is() {
     let registers = Registers::default();
     let file_offset = planned.region.file_offset + 2;
     assert_eq!(planned.entry, Site { file_offset, cost: SiteCost::Emulated, words: 0, registers });
-}
-
-/// Functions that need no single step as long as their returns are not hooked, and one that does not care.
-#[test]
-fn a_hook_needs_the_stack_pointer_at_the_return_address() {
-    let function = |name, body| {
-        format!("__asm__(\".globl {name}\\n.type {name},@function\\n{name}: {body}\\n.size {name},.-{name}\");")
-    };
-    let code = [
-        function("frame", "sub $8,%rsp; call f@plt; add $8,%rsp; ret"),
-        function("pushed", "push %rbx; call *%rdi; pop %rbx; ret"),
-    ]
-    .concat();
-    let costs = |exit| {
-        let library = planned("c", &code, &Options { exit, ..Options::default() })?;
-        Some(["frame", "pushed"].map(|name| find(&library, name).entry.cost))
-    };
-    let Some(by_default) = costs(None) else { return };
-    assert_eq!(by_default, [SiteCost::Emulated; 2]);
-    assert_eq!(costs(Some(ExitPolicy::Uretprobe)), Some([SiteCost::SingleStep, SiteCost::Emulated]));
 }
 
 /// What functions may end in, as a compiler makes their jumps.
@@ -216,13 +195,11 @@ fn loops_that_begin_their_functions_need_return_sites() {
         let options = Options { exit, ..Options::default() };
         plan(std::slice::from_ref(&image), &options, RegionId(0)).libraries.remove(0)
     };
-    let library = with(None);
+    let library = with(ExitPolicy::ReturnSite);
     let of = |name| (find(&library, name).laps, find(&library, name).pops);
     assert_eq!((of("drain"), of("plain"), of("pops")), ((true, 0), (false, 0), (false, 2)));
-    for exit in [ExitPolicy::Uretprobe, ExitPolicy::EntryOnly] {
-        let library = with(Some(exit));
-        let refused: Vec<_> = library.refused.iter().map(|refusal| (&*refusal.name, &refusal.reason)).collect();
-        assert_eq!(refused, [("drain", &Reason::Laps)]);
-        assert_eq!(library.regions.len(), 2);
-    }
+    let library = with(ExitPolicy::EntryOnly);
+    let refused: Vec<_> = library.refused.iter().map(|refusal| (&*refusal.name, &refusal.reason)).collect();
+    assert_eq!(refused, [("drain", &Reason::Laps)]);
+    assert_eq!(library.regions.len(), 2);
 }

@@ -476,7 +476,7 @@ mod tests {
     }
 
     fn cost(single_stepped: bool, inner: u64, whole: u64, spread: u64) -> CallCost {
-        CallCost { single_stepped, written: false, exit: ExitPolicy::Uretprobe, inner, whole, spread }
+        CallCost { single_stepped, written: false, exit: ExitPolicy::ReturnSite, inner, whole, spread }
     }
 
     fn trace(calibration: Vec<CallCost>) -> TraceSet {

@@ -328,7 +328,7 @@ mod tests {
     fn corrected_reports_take_from_cpu_time_what_they_take_from_time() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = writer(folder.path());
-        let exit = ExitPolicy::Uretprobe;
+        let exit = ExitPolicy::ReturnSite;
         let calibration =
             vec![CallCost { single_stepped: false, written: false, exit, inner: 10, whole: 30, spread: 1 }];
         writer.begin(&Header { calibration, ..Header::default() }).unwrap();

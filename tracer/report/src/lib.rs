@@ -644,7 +644,7 @@ node,parent,depth,region,calls,timed,share,inclusive_ns,exclusive_ns,library,fun
     fn what_tracing_took_much_of_is_marked_and_corrected_where_that_is_certain() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = writer(folder.path());
-        let exit = ExitPolicy::Uretprobe;
+        let exit = ExitPolicy::ReturnSite;
         let cost = CallCost { single_stepped: false, written: false, exit, inner: 31, whole: 40, spread: 1 };
         writer.begin(&Header { calibration: vec![cost], ..Header::default() }).unwrap();
         writer.calls(&script("thread 1\n a 0 1000\n b 2000 2100\n d 3000 3060").into()).unwrap();

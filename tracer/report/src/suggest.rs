@@ -331,7 +331,7 @@ mod tests {
     }
 
     fn costs() -> Vec<CallCost> {
-        let exit = ExitPolicy::Uretprobe;
+        let exit = ExitPolicy::ReturnSite;
         vec![CallCost { single_stepped: false, written: false, exit, inner: 100, whole: 300, spread: 1 }]
     }
 

@@ -134,7 +134,7 @@ pub(super) fn writer(path: &Path) -> TraceWriter {
         let region = Region {
             library: LibraryId(id as u32 / 3),
             file_offset: 64,
-            exit: ExitPolicy::Uretprobe,
+            exit: ExitPolicy::ReturnSite,
             single_stepped: id == 2,
             ..region(id as u32, name.into())
         };

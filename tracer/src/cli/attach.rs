@@ -16,7 +16,7 @@ use rtrace_plan::LibrarySource;
 use super::args::Attach;
 use super::libs::{self, Survey};
 use super::message::{Hint as _, tell};
-use super::record::{Show, completeness, record, say_hazard, say_unknown_sources};
+use super::record::{Show, completeness, record, say_unknown_sources};
 use super::{Outcome, interrupt, pick, processes};
 
 /// What tracing may take of the CPU time of running programs, unless another limit is named: whoever uses them did not ask for
@@ -48,7 +48,6 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             Choice::None(outcome) => return Ok(outcome),
         };
     }
-    say_hazard(&how);
     let name = comm(chosen.first().copied().unwrap_or_default());
     let mut named = chosen.clone();
     let mut attempts = 0;

@@ -13,7 +13,7 @@ use rtrace::stubs::{self, NoStubs};
 use rtrace::{sampling, signatures, sources, target, unmatched};
 use rtrace_model::RegionId;
 use rtrace_plan as plan;
-use rtrace_plan::{Exit, PlannedLibrary};
+use rtrace_plan::PlannedLibrary;
 use rtrace_signatures::{Book, Request};
 
 use super::message::tell;
@@ -33,7 +33,6 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     let book = request.as_ref().map(Book::open).transpose()?;
     let mut target = program.target(&how.libraries)?;
     let mechanism = session::mechanism().ok();
-    record::say_hazard(&how);
     let plan_options = plan::Options { stubs, ..session::plan_options(&how, mechanism, program) };
     record::say_unknown_sources(&sources::read(&mut target.libraries, &plan_options)?);
     unmatched::check(&target, &plan_options)?.iter().for_each(|remark| tell!("{remark}"));
@@ -54,12 +53,9 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     }
     let sample = |duration| sampling::sample(pids, duration, &AtomicBool::new(false));
     let sampled = options.sample.map(sample).transpose()?;
-    // With process ids, probes are in these processes only, unless they replace return addresses.
-    let is_everywhere = |library: &PlannedLibrary| {
-        pids.is_empty() || library.regions.iter().any(|planned| planned.exit == Exit::Uretprobe)
-    };
-    let others = |library: &PlannedLibrary| match is_everywhere(library) {
-        true => target::users(&library.library).saturating_sub(pids.len()),
+    // With process ids, probes are in these processes only.
+    let others = |library: &PlannedLibrary| match pids.is_empty() {
+        true => target::users(&library.library),
         false => 0,
     };
     let bystanders: Vec<usize> = plan.libraries.iter().map(others).collect();

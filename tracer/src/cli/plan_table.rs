@@ -264,7 +264,7 @@ fn csv(plan: &Plan, shares: Option<&Shares>, costs: &Costs, out: &mut dyn Write)
                 region.size,
                 planned.entry.file_offset,
                 cost_name(planned.entry.cost),
-                planned.exit.policy().name(),
+                planned.region.exit.name(),
                 costs.call(planned),
                 csv_field(&text_of(planned.untimed.as_ref())),
                 samples.map_or_else(String::new, |samples| samples.to_string()),
@@ -320,7 +320,7 @@ fn json_function(planned: &PlannedRegion, shares: Option<&Shares>, costs: &Costs
         "size": planned.region.size,
         "entry_site": planned.entry.file_offset,
         "entry": cost_name(planned.entry.cost),
-        "exit": planned.exit.policy().name(),
+        "exit": planned.region.exit.name(),
         "untimed": planned.untimed.as_ref().map(Reason::to_string),
         "cost_ns": costs.call(planned),
         "samples": samples,
@@ -382,14 +382,13 @@ mod tests {
 
     use rtrace_code::copies::Registers;
     use rtrace_code::tails::Tails;
-    use rtrace_model::{Library, LibraryId, Region, RegionId, Step, SymbolName};
-    use rtrace_plan::{Exit, Refusal, Site};
+    use rtrace_model::{ExitPolicy, Library, LibraryId, Region, RegionId, Step, SymbolName};
+    use rtrace_plan::{Refusal, Site};
     use rtrace_symbolizer::RefusedReason;
 
     use super::*;
 
     fn planned(number: u32, name: &str, cost: SiteCost) -> PlannedRegion {
-        let exit = Exit::ReturnSites;
         let region = Region {
             id: RegionId(number),
             library: LibraryId(0),
@@ -397,7 +396,7 @@ mod tests {
             symbols: vec![SymbolName { symbol: format!("s{number}"), version: None }],
             file_offset: 0x1000 + u64::from(number) * 16,
             size: 16,
-            exit: exit.policy(),
+            exit: ExitPolicy::ReturnSite,
             single_stepped: cost == SiteCost::SingleStep,
             written: matches!(cost, SiteCost::BpfEmulated(_)),
             stub: false,
@@ -410,7 +409,6 @@ mod tests {
             abandons: false,
             region,
             entry,
-            exit,
             untimed: None,
             tails,
             passes_on: false,

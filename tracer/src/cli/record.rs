@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use rtrace::flight::{self, Flight, Log};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
-use rtrace::session::{self, Ready};
+use rtrace::session::Ready;
 use rtrace::target;
 use rtrace::translated;
 use rtrace::unmatched;
@@ -30,13 +30,6 @@ use super::message::{Hint as _, tell};
 use super::progress::{Lingering, Progress};
 use super::silence::Silence;
 use super::trace_host::{TraceHost, tell_saved};
-
-/// Warns of what replaced return addresses do on this kernel.
-pub fn say_hazard(options: &session::Options) {
-    if let Some(hazard) = session::hazard(options) {
-        tell!("{hazard}; `--exit return-site` replaces none");
-    }
-}
 
 /// Tells of libraries of whose functions the source files are not known.
 pub fn say_unknown_sources(libraries: &[String]) {

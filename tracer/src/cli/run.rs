@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
-use super::record::{Show, completeness, record, say_hazard, say_unknown_sources};
+use super::record::{Show, completeness, record, say_unknown_sources};
 use super::{Outcome, message};
 
 /// Time between two looks whether the user insists on leaving.
@@ -36,7 +36,6 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
         ..recording.options(&options.selection, true, None)?
     };
     let found = Found::find(&guard, &how, Program::Command(&options.command))?;
-    say_hazard(&how);
     say_unknown_sources(found.without_sources());
     found.remarks().iter().for_each(|remark| message::tell!("{remark}"));
     if recording.leaves_children(&how) {

@@ -13,7 +13,7 @@ pub fn region(id: u32, name: &str) -> Definition {
         id: RegionId(id),
         name: name.to_owned(),
         size: 64,
-        exit: ExitPolicy::Uretprobe,
+        exit: ExitPolicy::ReturnSite,
         ..Region::default()
     })
 }
@@ -46,7 +46,7 @@ pub fn cost() -> CallCost {
     CallCost {
         single_stepped: false,
         written: false,
-        exit: ExitPolicy::Uretprobe,
+        exit: ExitPolicy::ReturnSite,
         inner: 400,
         whole: 1_000,
         spread: 50,

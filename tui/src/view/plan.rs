@@ -130,7 +130,6 @@ fn in_full(row: Row, state: &State) -> String {
 /// How exits are seen, in words.
 fn seen(exit: ExitPolicy) -> &'static str {
     match exit {
-        ExitPolicy::Uretprobe => "its return address is replaced",
         ExitPolicy::ReturnSite => "its calls are probed where they return to",
         ExitPolicy::EntryOnly => "its calls are counted, not timed",
     }

@@ -233,7 +233,7 @@ fn one_function() {
     assert_eq!(
         view("j\n", 18),
         [
-            " fftw_execute  libfftw3.so.3  exit: uretprobe",
+            " fftw_execute  libfftw3.so.3  exit: return-site",
             " calls 99        calls/s 9      inclusive 1.28 s   exclusive 297.00 ms",
             " mean 12.97 ms   p50 13.00 ms   p99 16.00 ms       max 16.00 ms",
             " durations in the last minute",
@@ -325,12 +325,12 @@ fn the_plan() {
     assert_eq!(
         view("6", 10),
         [
-            " 4 probed: 4 uretprobe; 1 refused",
+            " 4 probed: 4 return-site; 1 refused",
             " exit            bytes      calls  function",
             " refused                           fftw_tiny",
-            " uretprobe          64         99  fftw_execute",
-            " uretprobe          64         99  fftw_dft_solve",
-            " uretprobe          64          0  fftw_plan_dft",
+            " return-si…         64         99  fftw_execute",
+            " return-si…         64         99  fftw_dft_solve",
+            " return-si…         64          0  fftw_plan_dft",
         ]
     );
 }
@@ -374,7 +374,10 @@ fn what_is_chosen_is_told_in_full_below() {
     let below = |keys| view(keys, 24)[17..].to_vec();
     assert_eq!(below("3j"), [" thread 4712 main of process 4711, 0 calls: in fftw_plan_dft", ""]);
     assert_eq!(below("6"), [" fftw_tiny of /usr/lib/libfftw3.so.3 is not probed: too short", ""]);
-    assert_eq!(below("6jjjj"), [" evil\\x1b[31m of libfftw3.so.3, 64 bytes: its return address is replaced", ""]);
+    assert_eq!(
+        below("6jjjj"),
+        [" evil\\x1b[31m of libfftw3.so.3, 64 bytes: its calls are probed where they", " return to"]
+    );
     assert_eq!(below("7"), [" recording begins", ""]);
 }
 

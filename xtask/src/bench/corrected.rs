@@ -32,7 +32,7 @@ const FUNCTIONS: [(&str, u32); 7] = [
 const CALLEE: &str = "callee";
 
 /// Recordings, by rtrace's options.
-const RECORDINGS: [&[&str]; 3] = [&[], &["--exit", "uretprobe"], &["--mode", "profile"]];
+const RECORDINGS: [&[&str]; 2] = [&[], &["--mode", "profile"]];
 
 /// A line of the table.
 struct Kind {
@@ -43,12 +43,11 @@ struct Kind {
     recording: usize,
 }
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 4] = [
     Kind { what: "a return site", functions: "pushing", recording: 0 },
-    Kind { what: "its return hooked by `--exit uretprobe`", functions: "pushing", recording: 1 },
     Kind { what: "its entry single-stepped", functions: "stepped", recording: 0 },
     Kind { what: "a traced call in it", functions: "calling", recording: 0 },
-    Kind { what: "its calls aggregated by `--mode profile`", functions: "pushing", recording: 2 },
+    Kind { what: "its calls aggregated by `--mode profile`", functions: "pushing", recording: 1 },
 ];
 
 const BODIES: [(&str, &str); 2] = [("1 us", "short"), ("10 us", "long")];

@@ -7,12 +7,10 @@ use crate::wire::{ArrivalCode, PolicyCode, TailsCode};
 use super::jump::Seen;
 use super::{OWN_TOP, Op, REGIONS, Region, SITES, Site};
 
-pub fn region(hooks: u32) -> impl Strategy<Value = Region> {
+pub fn region() -> impl Strategy<Value = Region> {
     let policy = prop_oneof![
         6 => Just(PolicyCode::RT_POLICY_RETURN_SITE),
         1 => Just(PolicyCode::RT_POLICY_ENTRY_ONLY),
-        // The last, because shrinking goes to those before, also to one with no weight.
-        hooks => Just(PolicyCode::RT_POLICY_URETPROBE),
     ];
     (policy, 0..3_u32, any::<u8>(), prop::bool::weighted(0.2), prop::bool::weighted(0.3)).prop_map(
         |(policy, tails, known, is_hooked_by_others, laps)| Region {
@@ -59,8 +57,8 @@ pub fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-pub fn regions(hooks: u32) -> impl Strategy<Value = [Region; REGIONS]> {
-    prop::array::uniform6(region(hooks))
+pub fn regions() -> impl Strategy<Value = [Region; REGIONS]> {
+    prop::array::uniform6(region())
 }
 
 pub fn signal_top() -> impl Strategy<Value = u64> {

@@ -20,7 +20,6 @@ struct Case<'a> {
     keeps: Keeps,
     /// Our programs do instructions themselves.
     steps: bool,
-    are_hooked: bool,
     /// It is to have a stub.
     wants_stub: bool,
 }
@@ -40,7 +39,6 @@ impl Case<'_> {
             emulated: Emulation { long_nops: true, steps: self.steps },
             keeps: &|_| self.keeps,
             wants_stub: &|_| self.wants_stub,
-            are_hooked: self.are_hooked,
             jumps: &Jumps::default(),
             is_of_go: &|_| false,
         };
@@ -103,16 +101,10 @@ fn a_site_knows_how_far_the_return_address_is() {
     ];
     for (mover, words) in movers {
         let body = [mover, &[0xe8, 0, 0x10, 0, 0]].concat();
-        let site = Case { body: &body, ..Case::default() };
         assert_eq!(
-            site.planned(),
+            Case { body: &body, ..Case::default() }.planned(),
             Ok(Site { file_offset: BASE + mover.len() as u64, cost: EMULATED, words, registers: Registers::default() }),
             "{mover:x?}"
-        );
-        assert_eq!(
-            Case { are_hooked: true, ..site }.site(),
-            Ok((0, STEPPED)),
-            "the kernel takes it to be at {mover:x?}"
         );
     }
 }
@@ -252,22 +244,17 @@ fn a_function_inside_an_instruction_ends_the_line() {
 
 #[test]
 fn what_programs_do_themselves_comes_after_what_is_emulated() {
-    let site = |body, is_hooked| Case { body, steps: true, are_hooked: is_hooked, ..Case::default() }.site();
+    let site = |body| Case { body, steps: true, ..Case::default() }.site();
     let written = |offset, step| Ok((offset, SiteCost::BpfEmulated(step)));
     let frame = [0x48, 0x83, 0xec, 0x18]; // sub rsp,0x18
     let landing = [&ENDBR64[..], &frame].concat();
     let landing_push = [&ENDBR64[..], &TEST_PUSH].concat();
     let behind_test = [&[0x85, 0xff][..], &frame].concat(); // test edi,edi; sub rsp,0x18
-    for is_hooked in [false, true] {
-        assert_eq!(site(&landing_push, is_hooked), Ok((7, EMULATED)));
-        assert_eq!(site(&landing, is_hooked), written(0, Step::Landing));
-    }
-    // A hook would be placed where the stack pointer is by then.
-    assert_eq!(site(&frame, false), written(0, Step::Frame { words: 3 }));
-    assert_eq!(site(&frame, true), Ok((0, STEPPED)));
-    assert_eq!(site(&behind_test, false), written(2, Step::Frame { words: 3 }));
-    assert_eq!(site(&behind_test, true), Ok((0, STEPPED)));
-    assert_eq!(site(&[0x31, 0xc0, 0xc3], false), written(2, Step::Return)); // xor eax,eax; ret
+    assert_eq!(site(&landing_push), Ok((7, EMULATED)));
+    assert_eq!(site(&landing), written(0, Step::Landing));
+    assert_eq!(site(&frame), written(0, Step::Frame { words: 3 }));
+    assert_eq!(site(&behind_test), written(2, Step::Frame { words: 3 }));
+    assert_eq!(site(&[0x31, 0xc0, 0xc3]), written(2, Step::Return)); // xor eax,eax; ret
 }
 
 #[test]

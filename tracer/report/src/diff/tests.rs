@@ -147,7 +147,7 @@ fn times_that_are_the_cost_of_tracing_are_marked() {
     let cost = CallCost {
         single_stepped: false,
         written: false,
-        exit: ExitPolicy::Uretprobe,
+        exit: ExitPolicy::ReturnSite,
         inner: 40,
         whole: 60,
         spread: 1,
@@ -179,7 +179,7 @@ fn times_are_not_compared_where_returns_were_detected_differently() {
     let mut writer = writer(after.path());
     let trace = crate::testing::definitions();
     let a = trace.region(RegionId(0)).unwrap();
-    writer.define(&Definition::Region(rtrace_model::Region { exit: ExitPolicy::ReturnSite, ..a.clone() })).unwrap();
+    writer.define(&Definition::Region(rtrace_model::Region { exit: ExitPolicy::EntryOnly, ..a.clone() })).unwrap();
     writer.calls(&calls(200, "b").into()).unwrap();
     writer.finish(&Summary::default()).unwrap();
     let (value, regression) = first(&before, &after, DiffOptions { regression: Some(0.1), ..DiffOptions::default() });

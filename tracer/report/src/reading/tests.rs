@@ -68,7 +68,7 @@ fn store(directory: &Path, calls: &[Call]) {
     let cost = |single_stepped| CallCost {
         single_stepped,
         written: false,
-        exit: ExitPolicy::Uretprobe,
+        exit: ExitPolicy::ReturnSite,
         inner: 10,
         whole: 37,
         spread: 3,

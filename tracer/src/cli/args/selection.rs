@@ -77,16 +77,7 @@ fn read_filter(path: &Path) -> anyhow::Result<Filter> {
     read().with_context(|| format!("failed to read the filter `{}`", path.display()))
 }
 
-const EXIT: [Choice<ExitPolicy>; 3] = [
-    (
-        ExitPolicy::ReturnSite.name(),
-        "Probe the callers, at the addresses that calls return to; the stack is not changed",
-        ExitPolicy::ReturnSite,
-    ),
-    (
-        ExitPolicy::Uretprobe.name(),
-        "Replace return addresses; breaks programs that throw, switch stacks, read return addresses or are run by Wine",
-        ExitPolicy::Uretprobe,
-    ),
+const EXIT: [Choice<ExitPolicy>; 2] = [
+    (ExitPolicy::ReturnSite.name(), "Probe the callers, at the addresses that calls return to", ExitPolicy::ReturnSite),
     (ExitPolicy::EntryOnly.name(), "Count calls without timing them", ExitPolicy::EntryOnly),
 ];

@@ -10,8 +10,6 @@ use rtrace_plan::PlannedRegion;
 const EMULATED: u64 = 800;
 const WRITTEN: u64 = 900;
 const SINGLE_STEP: u64 = 11_000;
-/// What a hooked return adds to that.
-const URETPROBE: u64 = 500;
 
 /// What calls cost.
 #[derive(Clone, Debug)]
@@ -25,12 +23,9 @@ impl Costs {
     /// Those of this machine, or typical ones where they cannot be measured; `steps`: the programs do
     /// instructions themselves.
     pub fn here(mechanism: Option<Mechanism>, steps: bool) -> Costs {
-        let load = |mechanism| {
-            let plain = LoadOptions::plain(mechanism);
-            Programs::load(&LoadOptions { hooks: true, steps, ..plain }).ok()
-        };
+        let load = |mechanism| Programs::load(&LoadOptions { steps, ..LoadOptions::plain(mechanism) }).ok();
         let programs = mechanism.and_then(load);
-        let kinds = programs.map(|programs| calibrate(&programs, steps, true)).unwrap_or_default();
+        let kinds = programs.map(|programs| calibrate(&programs, steps)).unwrap_or_default();
         if kinds.is_empty() { Costs::typical() } else { Costs { kinds, are_measured: true } }
     }
 
@@ -40,9 +35,7 @@ impl Costs {
         for (single_stepped, written, enter) in
             [(false, false, EMULATED), (true, false, SINGLE_STEP), (false, true, WRITTEN)]
         {
-            for (exit, leave) in
-                [(ExitPolicy::ReturnSite, EMULATED), (ExitPolicy::Uretprobe, URETPROBE), (ExitPolicy::EntryOnly, 0)]
-            {
+            for (exit, leave) in [(ExitPolicy::ReturnSite, EMULATED), (ExitPolicy::EntryOnly, 0)] {
                 let whole = enter + leave;
                 kinds.push(CallCost { single_stepped, written, exit, inner: 0, whole, spread: 0 });
             }
@@ -53,7 +46,7 @@ impl Costs {
     /// What one call adds to the program's CPU time, in nanoseconds; through the dynamic linker, where
     /// there is a stub.
     pub fn call(&self, planned: &PlannedRegion) -> u64 {
-        let is_timed = planned.exit.policy() != ExitPolicy::EntryOnly;
+        let is_timed = planned.region.exit != ExitPolicy::EntryOnly;
         let of = |region: &Region| CallCost::of(&self.kinds, region, is_timed).map_or(0, |cost| cost.whole);
         match planned.stub() {
             None => of(&planned.region),

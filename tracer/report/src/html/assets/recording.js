@@ -5,7 +5,7 @@ const ENTRIES = {
   emulated: "emulated by the kernel", "executed by BPF": "executed by a BPF program", stub: "by a stub", "single-stepped": "single-stepped by the kernel: costs several times as much",
 };
 const EXITS = {
-  "return-site": "probes where it returns to", uretprobe: "replaced return address", "entry-only": "not observed: calls are not timed",
+  "return-site": "probes where it returns to", "entry-only": "not observed: calls are not timed",
 };
 
 const column = (key, title, kind, value, render) => ({ key, title, kind, value, render });
