@@ -8,8 +8,6 @@
 //! - exclusive time = as recorded − inner − Σ (whole(D) − inner(D)), over those D that it made
 //!   itself: inner(D) is in the duration of D, which is not in the exclusive time.
 //!
-//! The probes run on the CPU of the thread, so that the same goes for counted CPU time.
-//!
 //! A call that ends at the same moment as the call that made it shares that one's probe: its caller only
 //! returns from there. How much of what tracing takes outside of the time stamps belongs to the return
 //! was not measured; half of it is taken off, and the other half is uncertain.
@@ -22,15 +20,13 @@
 use foldhash::HashMap;
 use rtrace_exporters::{CallValues, TraceSet};
 use rtrace_model::{
-    Batch, Call, CallCost, FoldedPath, Location, LocationId, Loss, RegionId, Timestamp, counted, histogram_bucket,
+    Batch, Call, CallCost, FoldedPath, Location, LocationId, RegionId, Timestamp, counted, histogram_bucket,
 };
 
-use super::grouping::LEFT_OUT;
-use super::groups::Groups;
+use super::Sort;
 use super::people::Note;
-use super::table::{Column, Kind, SUM, Shown, Table, Value};
+use super::table::{Column, SUM, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
-use super::{Error, Sort};
 
 /// The part of what is taken off that is uncertain, for the machine's speed: one of so many.
 const MARGIN: u64 = 5;
@@ -124,23 +120,17 @@ impl Time {
         (self.recorded > 0).then(|| (self.tracing as f64 / self.recorded as f64).min(1.0))
     }
 
-    /// Another time of the same calls, such as on a CPU, of which tracing took the same.
-    pub(super) fn of(self, recorded: u64) -> Time {
-        Time { recorded, ..self }
-    }
-
     /// Whether tracing took too much of it to say what is left.
     fn is_withheld(self) -> bool {
         self.tracing > self.recorded / MOST
     }
 
-    /// As recorded, corrected, and the error.
-    pub(super) fn values(self) -> [Value; 3] {
-        let recorded = Value::Time(self.recorded);
+    /// Corrected, and the error.
+    fn values(self) -> [Value; 2] {
         if self.is_withheld() {
-            return [recorded, Value::Absent, Value::Absent];
+            return [Value::Absent, Value::Absent];
         }
-        [recorded, Value::Time(self.corrected()), Value::Time(self.error.saturating_add(self.tracing / MARGIN))]
+        [Value::Time(self.corrected()), Value::Time(self.error.saturating_add(self.tracing / MARGIN))]
     }
 }
 
@@ -262,12 +252,6 @@ impl<'a, V> Corrected<'a, V> {
         Corrected { from, ..self }
     }
 
-    /// # Errors
-    /// The recording was made without a measurement.
-    pub(super) fn check(&self) -> Result<(), Error> {
-        if self.is_calibrated { Ok(()) } else { Err(Error::NotCalibrated) }
-    }
-
     fn add(&mut self, mark: u32, calls: &Calls, caller: Caller<'_, u32>) {
         self.visits += 1;
         let visit = self.visits;
@@ -316,24 +300,9 @@ impl<'a, V> Corrected<'a, V> {
         (stamped.0, stamped.1 + others.1, stamped.2 + others.2)
     }
 
-    /// Inclusive and exclusive time of the row with that mark.
-    pub(super) fn times(&self, mark: u32) -> [Time; 2] {
-        self.rows.get(&mark).map_or_else(Default::default, Row::times)
-    }
-
     /// The exclusive time of each row, by its mark, where all is known of it.
     pub(super) fn exclusive_times(&self) -> impl Iterator<Item = (u32, Time)> {
         self.rows.iter().filter(|(_, row)| !row.is_cut).map(|(&mark, row)| (mark, row.exclusive))
-    }
-
-    /// What a row is sorted by where its times are corrected.
-    fn figure(&self, mark: u32, sort: Sort) -> Option<u64> {
-        let [inclusive, exclusive] = self.times(mark);
-        match sort {
-            Sort::Inclusive => Some(inclusive.corrected()),
-            Sort::Exclusive => Some(exclusive.corrected()),
-            _ => None,
-        }
     }
 
     /// Puts corrected times into a table of the rows, beside those that were recorded, and marks these where tracing
@@ -361,34 +330,12 @@ impl<'a, V> Corrected<'a, V> {
         table.insert(&columns, |mark| {
             let row = known(mark).filter(|row| row.timed > 0);
             let of = |time: Time| {
-                let [_, corrected, error] = time.values();
+                let [corrected, error] = time.values();
                 [corrected, error, time.share().map_or(Value::Absent, Value::Share)]
             };
             let times = row.map(|row| [of(row.inclusive), of(row.exclusive)].concat());
             times.unwrap_or_else(|| vec![Value::Absent; columns.len()])
         });
-    }
-
-    /// What is not said, if something is not.
-    pub(super) fn withheld(&self) -> Option<Note> {
-        let shown = || self.rows.iter().filter(|(mark, _)| *mark & LEFT_OUT == 0);
-        let timed = || shown().map(|(_, row)| row).filter(|row| row.timed > 0);
-        let count = timed().filter(|row| row.inclusive.is_withheld() || row.exclusive.is_withheld()).count();
-        (count > 0).then(|| {
-            Note::plain(format!(
-                "not corrected: times of {count} of {} functions, of which tracing took a third or more",
-                timed().count()
-            ))
-        })
-    }
-}
-
-/// Shows people the corrected times and their errors, and no other figures but calls.
-pub(super) fn choose(table: &mut Table) {
-    let of_sums = SUMS.iter().flat_map(|(key, columns)| [*key, columns[0].key, columns[1].key]);
-    let chosen: Vec<&str> = std::iter::once("calls").chain(of_sums).collect();
-    for column in table.columns.iter_mut().filter(|column| column.kind == Kind::Figure && column.key != "timed") {
-        column.shown = if chosen.contains(&column.key) { Shown::Always } else { Shown::Never };
     }
 }
 
@@ -416,15 +363,6 @@ pub(super) fn explain(table: &mut Table, sort: Sort) -> Option<Note> {
 /// What the mark at a time means, of so many rows.
 pub(super) fn marks(rows: usize) -> String {
     format!("! more than {MARKED} % of this time is the cost of tracing ({})", counted(rows as u64, "row"))
-}
-
-impl Corrected<'_, Groups<'_>> {
-    /// The rows, sorted by their corrected times.
-    pub(super) fn table(&mut self, sort: Sort, losses: &[Loss]) -> Table {
-        let figures: HashMap<u32, u64> =
-            self.rows.keys().filter_map(|&mark| Some((mark, self.figure(mark, sort)?))).collect();
-        self.inside.table(sort, losses, |mark| figures.get(&mark).copied())
-    }
 }
 
 fn calibration(trace: &TraceSet, location: LocationId) -> &[CallCost] {
@@ -460,19 +398,29 @@ mod tests {
     use super::*;
     use crate::By;
     use crate::grouping::Grouping;
+    use crate::groups::Groups;
     use crate::testing::{script, text, writer};
     use crate::walk::Walk;
 
-    /// The table of corrected times of these calls, and what it withholds.
-    fn corrected(trace: &TraceSet, calls: &str, sort: Sort) -> (String, Option<String>) {
+    /// The table of these calls with their corrected times.
+    fn corrected(trace: &TraceSet, calls: &str, sort: Sort) -> String {
         let groups = Groups::new(Grouping::new(&By::Function, trace).unwrap().unwrap());
         let mut walk = Walk::new(Corrected::around(groups, trace));
         walk.chunk(&mut script(calls));
         walk.finish();
-        let mut table = walk.visitor.table(sort, &[]);
+        let mut table = walk.visitor.inside.table(sort, &[]);
         walk.visitor.add_to(&mut table);
-        choose(&mut table);
-        (text(table), walk.visitor.withheld().map(|note| note.text))
+        let shown = [
+            "calls",
+            "exclusive",
+            "exclusive corrected",
+            "exclusive +-",
+            "inclusive",
+            "inclusive corrected",
+            "inclusive +-",
+        ];
+        table.choose(&shown.map(str::to_owned)).unwrap();
+        text(table)
     }
 
     fn cost(single_stepped: bool, inner: u64, whole: u64, spread: u64) -> CallCost {
@@ -493,11 +441,11 @@ mod tests {
         // The definitions say that the entry of c is single-stepped.
         let calls = "thread 1\n a 0 1000\n  b 100 400\n   a 200 300\n  c 500 900";
         assert_eq!(
-            corrected(&trace, calls, Sort::Exclusive).0,
+            corrected(&trace, calls, Sort::Exclusive),
             "\
 calls  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  library    function
-    1           400           350     12           400           350     12  libone.so  c
     2           400           340     17          1000           860     33  libone.so  a
+    1           400           350     12           400           350     12  libone.so  c
     1           200           170      8           300           260     10  libone.so  b
 "
         );
@@ -509,12 +457,12 @@ calls  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  lib
         let calls = "thread 1\n a 0 1000\n  b 100 ?\n   a 200 300\n   d 400 500\n d 2000 2100";
         // What a call costs whose return has no probe was not measured here.
         assert_eq!(
-            corrected(&trace, calls, Sort::Calls).0,
+            corrected(&trace, calls, Sort::Calls),
             "\
-calls  timed  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  library    function
-    2      2           900           840     16          1000           930     17  libone.so  a
-    2      2           200           180      6           200           180      6  libtwo.so  d
-    1      0             -             -      -             -             -      -  libone.so  b
+calls  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  library    function
+    2           900           840     16          1000           930     17  libone.so  a
+    2           200           180      6           200           180      6  libtwo.so  d
+    1             -             -      -             -             -      -  libone.so  b
 "
         );
     }
@@ -525,14 +473,13 @@ calls  timed  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- 
         let calls = "thread 1\n a 0 1000\n  b 100 1000";
         // Of the 20 ns outside of its time stamps, 10 +- 10.
         assert_eq!(
-            corrected(&trace, calls, Sort::Exclusive).0,
+            corrected(&trace, calls, Sort::Exclusive),
             "\
 calls  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  library    function
     1           900           890     13           900           890     13  libone.so  b
     1           100            80     16          1000           970     18  libone.so  a
 "
         );
-        assert_eq!(corrected(&trace, calls, Sort::Name).1, None);
     }
 
     #[test]
@@ -540,22 +487,12 @@ calls  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  lib
         let trace = trace(vec![cost(false, 34, 60, 1)]);
         let calls = "thread 1\n a 0 101\n b 200 302";
         assert_eq!(
-            corrected(&trace, calls, Sort::Name).0,
+            corrected(&trace, calls, Sort::Name),
             "\
 calls  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  library    function
     1          101!             -      -          101!             -      -  libone.so  a
     1          102!            68      7          102!            68      7  libone.so  b
 "
         );
-        let note = "not corrected: times of 1 of 2 functions, of which tracing took a third or more";
-        assert_eq!(corrected(&trace, calls, Sort::Name).1.as_deref(), Some(note));
-    }
-
-    #[test]
-    fn without_a_measurement_nothing_is_corrected() {
-        let trace = trace(Vec::new());
-        let groups = Groups::new(Grouping::new(&By::Function, &trace).unwrap().unwrap());
-        let error = Corrected::around(groups, &trace).check().unwrap_err();
-        assert!(error.to_string().starts_with("failed to correct times: "), "{error}");
     }
 }

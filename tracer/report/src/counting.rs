@@ -8,12 +8,10 @@ use std::collections::HashMap;
 use rtrace_exporters::{CallValues, TraceSet};
 use rtrace_model::{Batch, Call, Count, FoldedPath, LocationId, Metric, Reading, Scope, Tally, escape};
 
-use super::corrected::Corrected;
 use super::people::Note;
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
 use crate::derived::{self, Derived, Input};
-use crate::own::OwnPart;
 
 /// Sums the readings of calls by the mark that the visitor inside gives them.
 pub(super) struct Counting<V> {
@@ -133,18 +131,14 @@ impl<V> Counting<V> {
 
     /// Adds the counts to a table of the rows.
     pub(super) fn add_to(&self, table: &mut Table) {
-        let derived = self.derived();
-        self.insert(table, &self.columns(&derived), |_, sums| self.values(sums, &derived));
-    }
-
-    /// Adds columns to a table of the rows; `values` are those of a row.
-    fn insert(&self, table: &mut Table, columns: &[Column], values: impl Fn(u32, &Sums) -> Vec<Value>) {
         if self.metrics.is_empty() {
             return;
         }
+        let derived = self.derived();
+        let columns = self.columns(&derived);
         // Where no call was timed, nothing was counted, which is not a count of 0.
         let absent = || vec![Value::Absent; columns.len()];
-        table.insert(columns, |mark| self.sums.get(&mark).map_or_else(absent, |sums| values(mark, sums)));
+        table.insert(&columns, |mark| self.sums.get(&mark).map_or_else(absent, |sums| self.values(sums, &derived)));
     }
 
     fn derived(&self) -> Vec<(Derived, [Input; 2])> {
@@ -182,49 +176,6 @@ impl<V> Counting<V> {
     }
 }
 
-impl<V> Counting<Corrected<'_, V>> {
-    /// Puts the counts into the table of corrected times: CPU time is corrected as these are, other
-    /// counts are as recorded. Derived figures would mix both and are left out.
-    pub(super) fn add_corrected_to(&self, table: &mut Table) {
-        let parts: Vec<(&Metric, OwnPart)> =
-            self.metrics.iter().map(|metric| (metric, OwnPart::of(&metric.name))).collect();
-        let mut columns = Vec::new();
-        for (metric, part) in &parts {
-            for tally in [Tally::Inclusive, Tally::Exclusive] {
-                let key = tally.key(metric);
-                let title = tally.title(metric);
-                columns.push(Column::named(key.clone(), title.clone()).rank(rank(tally)));
-                if *part == OwnPart::Time {
-                    let of_title = |what: &str| format!("{title} {what}");
-                    let corrected = Column::named(format!("{key}_corrected"), of_title("corrected"));
-                    columns.push(corrected.heading("corrected").rank(rank(tally)));
-                    columns.push(Column::named(format!("{key}_error"), of_title("+-")).heading("+-").rank(rank(tally)));
-                }
-            }
-        }
-        self.insert(table, &columns, |mark, sums| {
-            let mut values = Vec::new();
-            for (index, (metric, part)) in parts.iter().enumerate() {
-                for (count, time) in sums.counts(index).into_iter().zip(self.inside.times(mark)) {
-                    match part {
-                        OwnPart::Time => values.extend(time.of(count).values()),
-                        OwnPart::Nothing | OwnPart::Unknown => values.push(value(metric, count)),
-                    }
-                }
-            }
-            values
-        });
-    }
-
-    /// Which counts hold an own part of tracing that is not known.
-    pub(super) fn not_corrected(&self) -> Option<Note> {
-        let unknown = |metric: &&Metric| OwnPart::of(&metric.name) == OwnPart::Unknown;
-        let names: Vec<_> = self.metrics.iter().filter(unknown).map(|metric| escape(&metric.name)).collect();
-        (!names.is_empty())
-            .then(|| Note::plain(format!("not corrected, as tracing's own part is not measured: {}", names.join(", "))))
-    }
-}
-
 /// Counts without callees are what a row is about, and stay longer.
 fn rank(tally: Tally) -> u8 {
     if tally == Tally::Exclusive { 3 } else { 5 }
@@ -239,9 +190,7 @@ fn value(metric: &Metric, sum: u64) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{
-        Base, CallCost, Definition, Event, EventKind, ExitPolicy, Header, MetricId, Sink, Span, Summary, Timestamp,
-    };
+    use rtrace_model::{Base, Definition, Event, EventKind, MetricId, Sink, Span, Summary, Timestamp};
 
     use super::*;
     use crate::testing::{script, writer};
@@ -322,54 +271,6 @@ mod tests {
         let said = text([0, 7], ["exe:total:w", "errors:rw"]);
         assert!(said.contains("no traced call accessed exe:total:w") && !said.contains("accessed errors"), "{said}");
         assert!(!text([0, 0], ["page-faults", "cycles:u"]).contains("no traced call"));
-    }
-
-    #[test]
-    fn corrected_reports_take_from_cpu_time_what_they_take_from_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = writer(folder.path());
-        let exit = ExitPolicy::ReturnSite;
-        let calibration =
-            vec![CallCost { single_stepped: false, written: false, exit, inner: 10, whole: 30, spread: 1 }];
-        writer.begin(&Header { calibration, ..Header::default() }).unwrap();
-        let clocks = [metric(0, "task-clock", "s", -9), metric(1, "cpu-clock", "s", -9)];
-        let others = [metric(2, "page-faults", "#", 0), metric(3, "cycles", "#", 0), metric(4, "msr/tsc/", "#", 0)];
-        for metric in clocks.into_iter().chain(others) {
-            writer.define(&Definition::Metric(metric)).unwrap();
-        }
-        let calls = script("thread 1\n a 0 4000\n  b 1000 3000\n   a 1200 1400\n a 5000 6000");
-        let part = |call: &Call, by| Reading { inclusive: call.duration.unwrap_or(0) / by, child: call.child / by };
-        let readings = calls.iter().flat_map(|call| [2, 1_000, 200, 1, 1].map(|by| part(call, by))).collect();
-        writer.calls(&Batch::measured(calls, 5, readings)).unwrap();
-        writer.finish(&Summary::default()).unwrap();
-        let report = |format| {
-            let mut out = Vec::new();
-            run(folder.path(), &Options { corrected: true, format, ..Options::default() }, &mut out).unwrap();
-            String::from_utf8(out).unwrap()
-        };
-        let csv = report(Format::Csv);
-        assert_eq!(column(&csv, "function"), ["a", "b"]);
-        for (name, of_a, of_b) in [
-            // Of a, the outer calls with 2 calls below them; of b, one with one.
-            ("inclusive_corrected_ns", "4920", "1960"),
-            ("task-clock_inclusive", "2500", "1000"),
-            ("task-clock_inclusive_corrected", "2420", "960"),
-            ("task-clock_inclusive_error", "20", "10"),
-            // All three calls of a and the one of b, with one callee each in all.
-            ("task-clock_exclusive", "1600", "900"),
-            ("task-clock_exclusive_corrected", "1550", "870"),
-            ("task-clock_exclusive_error", "14", "8"),
-            ("cpu-clock_inclusive", "5", "2"),
-            ("cpu-clock_inclusive_corrected", "", ""),
-            ("page-faults_inclusive", "25", "10"),
-            ("cycles_exclusive", "3200", "1800"),
-        ] {
-            assert_eq!(column(&csv, name), [of_a, of_b], "{name}");
-        }
-        assert!(!csv.contains("page-faults_inclusive_corrected") && !csv.contains("cpus_used"), "{csv}");
-        let table = report(Format::Table);
-        let note = "not corrected, as tracing's own part is not measured: cycles, msr/tsc/";
-        assert!(table.lines().any(|line| line == note), "{table}");
     }
 
     #[test]

@@ -124,8 +124,8 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// The rows, sorted by that figure, or by what `figure` says instead.
-    pub(super) fn table(&mut self, sort: Sort, losses: &[Loss], figure: impl Fn(Key) -> Option<u64>) -> Table {
+    /// The rows, sorted by that figure.
+    pub(super) fn table(&mut self, sort: Sort, losses: &[Loss]) -> Table {
         let losses = if self.are_all { self.grouping.lost(losses, &self.recorded) } else { Vec::new() };
         for (key, lost) in losses {
             self.groups.entry(key).or_default().lost += lost;
@@ -134,7 +134,7 @@ impl<'a> Groups<'a> {
         let total = self.total();
         let mut table =
             Table { columns: FIGURES.iter().chain(self.grouping.columns()).copied().collect(), ..Table::default() };
-        for (key, labels, stats) in self.sorted(sort, figure) {
+        for (key, labels, stats) in self.sorted(sort) {
             table.marks.push(key);
             table.rows.push(stats.values(total).into_iter().chain(labels).collect());
         }
@@ -152,7 +152,7 @@ impl<'a> Groups<'a> {
     /// The distributions of the first rows of [`table`](Groups::table).
     pub(super) fn histograms(&self, sort: Sort, min: Option<Min>, limit: Option<usize>) -> Table {
         let total = self.total();
-        let mut rows = self.sorted(sort, |_| None);
+        let mut rows = self.sorted(sort);
         let is_shown = |min: Min, stats: &Stats| stats.inclusive().is_some_and(|time| min.admits(time, total));
         rows.retain(|(key, _, stats)| *key != HIDDEN && min.is_none_or(|min| is_shown(min, stats)) && stats.is_timed());
         let left_out = rows.len().saturating_sub(limit.unwrap_or(usize::MAX));
@@ -182,7 +182,7 @@ impl<'a> Groups<'a> {
     pub(super) fn shown(&self, sort: Sort, min: Option<Min>) -> Vec<(Key, Vec<Value>)> {
         let total = self.total();
         let is_shown = |min: Min, stats: &Stats| stats.inclusive().is_some_and(|time| min.admits(time, total));
-        let mut rows = self.sorted(sort, |_| None);
+        let mut rows = self.sorted(sort);
         rows.retain(|(_, _, stats)| min.is_none_or(|min| is_shown(min, stats)));
         rows.into_iter().map(|(key, labels, _)| (key, labels)).collect()
     }
@@ -196,12 +196,11 @@ impl<'a> Groups<'a> {
     }
 
     /// The rows with their labels and figures in their order.
-    fn sorted(&self, sort: Sort, figure: impl Fn(Key) -> Option<u64>) -> Vec<(Key, Vec<Value>, &Stats)> {
+    fn sorted(&self, sort: Sort) -> Vec<(Key, Vec<Value>, &Stats)> {
         let label = |(&key, stats)| (key, self.grouping.labels(key), stats);
         let mut rows: Vec<(Key, Vec<Value>, &Stats)> = self.groups.iter().map(label).collect();
-        rows.sort_by_cached_key(|(key, labels, stats)| {
-            let figure = figure(*key).or_else(|| stats.figure(sort));
-            (Reverse(figure), labels.iter().rev().map(Value::sortable).collect::<Vec<_>>())
+        rows.sort_by_cached_key(|(_, labels, stats)| {
+            (Reverse(stats.figure(sort)), labels.iter().rev().map(Value::sortable).collect::<Vec<_>>())
         });
         rows
     }
@@ -228,7 +227,7 @@ mod tests {
         let mut walk = Walk::new(Groups::new(Grouping::new(&by, &trace).unwrap().unwrap()));
         walk.chunk(&mut calls.to_vec());
         walk.finish();
-        text(walk.visitor.table(sort, losses, |_| None))
+        text(walk.visitor.table(sort, losses))
     }
 
     #[test]
@@ -345,7 +344,7 @@ calls  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns 
         walk.finish();
         let losses = [Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 9 }];
         let said = walk.visitor.left_out().unwrap().text;
-        (text(walk.visitor.table(Sort::Name, &losses, |_| None)), said)
+        (text(walk.visitor.table(Sort::Name, &losses)), said)
     }
 
     #[test]

@@ -40,7 +40,6 @@ pub mod html;
 pub mod info;
 mod notes;
 mod overhead;
-mod own;
 mod part;
 mod people;
 mod reading;
@@ -102,10 +101,7 @@ pub enum Error {
     /// Call paths do not have that figure.
     #[error("failed to sort the call tree by {}: choose calls, inclusive, exclusive or name", .0.name())]
     Sort(Sort),
-    /// Nothing is known of what tracing cost.
-    #[error("failed to correct times: what tracing costs was not measured when this was recorded")]
-    NotCalibrated,
-    /// The same, where functions are judged by it.
+    /// Nothing is known of what tracing cost, by which functions are judged.
     #[error("failed to suggest a filter: what tracing costs was not measured when this was recorded")]
     CostsUnknown,
     /// These rows do not have that column.
@@ -160,9 +156,6 @@ pub enum Error {
     /// What is lost has no time.
     #[error("failed to sort by lost: calls that were lost have no time, so they are in no part of it")]
     LostOfPart,
-    /// The callees of a call may be in another part, and what tracing them took.
-    #[error("failed to correct times of a part of the time: what tracing took of calls that began before is not known")]
-    CorrectedPart,
     /// Call paths have no distributions.
     #[error("failed to show histograms of a call tree: choose --by callpath")]
     Histogram,
@@ -300,8 +293,6 @@ pub struct Options {
     pub format: Format,
     /// How a table looks.
     pub look: Look,
-    /// Whether times are also shown without what tracing itself took.
-    pub corrected: bool,
     /// Functions that wait or do not, whatever their names say.
     pub waits: Waits,
     /// The part of the time whose calls are shown, where not all are.
@@ -373,7 +364,6 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let span = options.part.map(|part| part.of(trace)).transpose()?;
     let need = match span {
         Some(_) if options.sort == Sort::Lost => return Err(Error::LostOfPart),
-        Some(_) if options.corrected => return Err(Error::CorrectedPart),
         Some(span) => Need::Within(span),
         None if options.callers.is_some() => Need::Calls,
         None => need(&options.by),
@@ -414,21 +404,10 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
             if is_split && let Some(row) = waiting::worker(&options.by) {
                 remarks.extend(waiting.visitor.balance(corrected.inside.grouping()).map(|balance| balance.note(row)));
             }
-            let mut table = if options.corrected {
-                corrected.check()?;
-                corrected.table(options.sort, &losses)
-            } else {
-                corrected.inside.table(options.sort, &losses, |_| None)
-            };
+            let mut table = corrected.inside.table(options.sort, &losses);
             walk.visitor.inside.add_to(&mut table);
             remarks.extend(walk.visitor.unaccessed());
-            if options.corrected {
-                walk.visitor.add_corrected_to(&mut table);
-                remarks.extend(walk.visitor.inside.withheld());
-                remarks.extend(walk.visitor.not_corrected());
-            } else {
-                walk.visitor.add_to(&mut table);
-            }
+            walk.visitor.add_to(&mut table);
             if is_split {
                 waiting.visitor.add_to(&mut table, walk.visitor.inside.inside.grouping());
             }
@@ -465,11 +444,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         }
         table.limit(options.limit)
     };
-    let mut legend = corrected::explain(&mut table, options.sort);
-    if options.corrected {
-        corrected::choose(&mut table);
-        legend = None;
-    }
+    let legend = corrected::explain(&mut table, options.sort);
     if !options.columns.is_empty() {
         let known = table.titles();
         table.choose(&options.columns).map_err(|title| Error::NoColumn { title: title.to_owned(), known })?;

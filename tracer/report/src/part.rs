@@ -223,7 +223,6 @@ not timed, so their time is not here: c (100.0 % of its calls)
         let behind = Some(Part { from: Some(2_000_000), to: None });
         assert!(error(Options { part: behind, ..Options::default() }).contains("has ended"));
         assert!(error(Options { part, sort: Sort::Lost, ..Options::default() }).contains("sort by lost"));
-        assert!(error(Options { part, corrected: true, ..Options::default() }).contains("correct times"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How true times are that `report --corrected` gives, of functions whose bodies take a known time.
+//! How true the corrected times of reports are, of functions whose bodies take a known time.
 //!
 //! The program calls each function in turns with a copy that is not traced, and times that: a machine
 //! beside others is not as fast all the time, so what was measured before or after would not be the truth.
@@ -118,7 +118,7 @@ impl Bench {
         sleep(PAUSE);
         let truth = truth(subject)?;
         rtrace.end()?;
-        let report = self.tools.report(&["--corrected"])?;
+        let report = self.tools.report(&[])?;
         let mut reported = HashMap::new();
         for (name, _) in FUNCTIONS {
             let row = report.iter().find(|row| row["function"] == name);

@@ -117,7 +117,7 @@ impl<'a> Walks<'a> {
         groups.add_estimates(trace.estimates());
         let histograms = groups.histograms(Sort::Exclusive, None, Some(HISTOGRAMS));
         let total = groups.total();
-        let mut functions = groups.table(Sort::Exclusive, losses, |_| None);
+        let mut functions = groups.table(Sort::Exclusive, losses);
         functions.forget(timeless);
         counting.inside.add_to(&mut functions);
         counting.add_to(&mut functions);
@@ -132,7 +132,7 @@ impl<'a> Walks<'a> {
         let remarks =
             balance.iter().flatten().next().map(|(balance, row)| balance.note(row).text).into_iter().collect();
         let [threads, processes] = [&mut threads, &mut processes].map(|groups| {
-            let mut table = groups.table(Sort::Exclusive, losses, |_| None);
+            let mut table = groups.table(Sort::Exclusive, losses);
             table.forget(timeless);
             waiting.add_to(&mut table, groups.grouping());
             table

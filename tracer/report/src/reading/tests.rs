@@ -111,15 +111,14 @@ fn told(directory: &Path) -> Vec<String> {
     };
     for by in &EVERY_BY {
         let by = || by.clone();
-        for (sort, corrected, histogram, limit) in [
-            (Sort::Exclusive, false, None, None),
-            (Sort::Inclusive, true, None, None),
-            (Sort::Calls, false, Some(Histogram::Durations), None),
-            (Sort::P99, false, None, Some(3)),
-            (Sort::Calls, false, None, Some(3)),
+        for (sort, histogram, limit) in [
+            (Sort::Exclusive, None, None),
+            (Sort::Inclusive, None, None),
+            (Sort::Calls, Some(Histogram::Durations), None),
+            (Sort::P99, None, Some(3)),
+            (Sort::Calls, None, Some(3)),
         ] {
-            let options =
-                Options { by: by(), sort, corrected, histogram, limit, format: Format::Json, ..Options::default() };
+            let options = Options { by: by(), sort, histogram, limit, format: Format::Json, ..Options::default() };
             say(format!("{options:?}"), &|out| run(directory, &options, out));
         }
         let options = DiffOptions { by: by(), format: Format::Json, ..DiffOptions::default() };

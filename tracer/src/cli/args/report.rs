@@ -26,14 +26,6 @@ pub struct Report {
     #[arg(long, value_name = "ROWS", default_value = "function", value_parser = OneOfOrValue::new(&BY, "Function and value of that argument or result", By::Value))]
     by: By,
 
-    /// Also show the times of functions without the overhead of tracing
-    ///
-    /// rtrace measures its overhead when recording starts, for each kind of probe. Each corrected time has an error; a time
-    /// of which tracing took more than a third is not corrected. Counted CPU time is corrected in the same way; other
-    /// counters are shown as recorded.
-    #[arg(long, conflicts_with_all = ["by", "columns", "histogram", "min", "from", "to"])]
-    corrected: bool,
-
     /// Figure to sort by, largest first, also a counter or its rate, or name [default: exclusive; in a tree inclusive]
     #[arg(long, value_name = "FIGURE", value_parser = OneOfOrOther::new(Order::words, Order::read))]
     sort: Option<Order>,
@@ -73,7 +65,7 @@ pub struct Report {
     ///
     /// The page needs no other file and no network. It holds sums, and single calls up to a bound. An older page of that
     /// name is replaced, another file is not.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json"])]
     html: Option<PathBuf>,
 
     /// Write a Score-P filter file that leaves out functions that cost most and say least [default: to stdout]
@@ -82,7 +74,7 @@ pub struct Report {
     /// what leaving each of them out would save. `--filter` of `run`, `attach` and `plan` reads the file. An older
     /// suggestion of that name is replaced, another file is not.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
-          conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers", "from", "to"])]
+          conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers", "from", "to"])]
     suggest_filter: Option<PathBuf>,
 
     /// Function that waits, in the library of that name; `exe` is the program; may be repeated
@@ -137,7 +129,6 @@ impl Report {
             min: self.min,
             columns: self.columns.clone(),
             histogram: self.histogram.clone(),
-            corrected: self.corrected,
             callers: None,
             waits: Waits::new(),
             part: self.part.chosen(),
