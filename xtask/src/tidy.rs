@@ -32,13 +32,16 @@ const LICENSE: &str = "SPDX-License-Identifier: ";
 pub fn run() -> Result<()> {
     let mut files = Vec::new();
     collect(crate::root(), &mut files, &|path| is_code(path) || has_extension(path, &["md", "toml"]))?;
+    let shortened: Vec<PathBuf> = files.iter().map(|file| without_src(file)).collect();
     let mut faults = arrows::faults()?;
     for file in &files {
         let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
         let name = file.strip_prefix(crate::root()).unwrap_or(file);
         faults.extend(faults_in(name, &text));
         if has_extension(file, &["md"]) {
-            faults.extend(dead_links(name, &text, |link| file.with_file_name(link).exists()));
+            faults.extend(missing(name, &text, links, |link| file.with_file_name(link).exists()));
+            let is_source = |path: &str| shortened.iter().any(|file| file.ends_with(without_src(Path::new(path))));
+            faults.extend(missing(name, &text, sources, is_source));
         }
     }
     if !faults.is_empty() {
@@ -111,17 +114,35 @@ fn reads_for_itself(path: &Path) -> bool {
     has_extension(path, &["rs"]) && !path.starts_with("tests") && path != Path::new(READER_OF_MAPS)
 }
 
-/// Links of a Markdown file to files of ours that are not there.
-fn dead_links(path: &Path, text: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
-    let mut faults = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let links = line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link);
-        let files = links.map(|link| link.split('#').next().unwrap_or_default());
-        for file in files.filter(|file| !file.is_empty() && !file.contains("://") && !exists(file)) {
-            faults.push(format!("{}:{}: `{file}` is not there", path.display(), index + 1));
-        }
-    }
-    faults
+/// What a Markdown file names, line by line, and is not there.
+fn missing<'a>(
+    path: &Path,
+    text: &'a str,
+    named: impl Fn(&'a str) -> Vec<&'a str>,
+    exists: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let named =
+        text.lines().enumerate().flat_map(|(index, line)| named(line).into_iter().map(move |name| (index, name)));
+    let lost = named.filter(|(_, name)| !exists(name));
+    lost.map(|(index, name)| format!("{}:{}: `{name}` is not there", path.display(), index + 1)).collect()
+}
+
+/// Files of ours to which a line has links.
+fn links(line: &str) -> Vec<&str> {
+    let links = line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link);
+    let files = links.map(|link| link.split('#').next().unwrap_or_default());
+    files.filter(|file| !file.is_empty() && !file.contains("://")).collect()
+}
+
+/// Source files that a line has in backticks; `NAME` stands for any name.
+fn sources(line: &str) -> Vec<&str> {
+    let quoted = line.split('`').skip(1).step_by(2);
+    quoted.filter(|name| has_extension(Path::new(name), &["rs", "h"]) && !name.ends_with("/NAME.rs")).collect()
+}
+
+/// A path as documents have it, which may leave out `src`.
+fn without_src(path: &Path) -> PathBuf {
+    path.iter().filter(|&part| part != "src").collect()
 }
 
 #[cfg(test)]
@@ -152,8 +173,15 @@ mod tests {
 
     #[test]
     fn links_lead_to_files_that_are_there() {
-        let faults = |text: &str| dead_links(Path::new("a.md"), text, |file| file == "b.md");
+        let faults = |text: &str| missing(Path::new("a.md"), text, links, |file| file == "b.md");
         assert!(faults("[b](b.md), [b](b.md#part), [here](#part), [there](https://x.org/c.md)\n").is_empty());
         assert_eq!(faults("\n![b](b.md) and [c](c.md#part)\n"), ["a.md:2: `c.md` is not there"]);
+    }
+
+    #[test]
+    fn source_files_are_there() {
+        let faults = |text: &str| missing(Path::new("a.md"), text, sources, |path| path == "a/b.rs");
+        assert!(faults("`a/b.rs` says `x.y` of x.rs; add `a/NAME.rs`\n").is_empty());
+        assert_eq!(faults("\nas `a/b.rs` and `c.h` say\n"), ["a.md:2: `c.h` is not there"]);
     }
 }
