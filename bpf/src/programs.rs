@@ -203,7 +203,7 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::Kernel`], [`Error::Decode`].
-    pub fn unlinked(&self, pid: u32) -> Result<Unlinked, Error> {
+    pub fn take_unlinked(&self, pid: u32) -> Result<Unlinked, Error> {
         let action = || Error::kernel("ask what a child has done");
         self.shared.has_met_breakpoint.store(0, Ordering::SeqCst);
         self.shared.looked_at.store(pid, Ordering::SeqCst);
@@ -216,18 +216,13 @@ impl Programs {
         let Some(known) = known.and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?))) else {
             return Ok(Unlinked { has_run: true, has_executed: true });
         };
+        // Its parent waits no longer, if it does.
         map.delete(&pid.to_ne_bytes()).map_err(action())?;
         let is = |bit: UnlinkedBit| known & bit.0 != 0;
         Ok(Unlinked {
             has_run: has_met || is(UnlinkedBit::RT_UNLINKED_RAN),
             has_executed: is(UnlinkedBit::RT_UNLINKED_EXECUTED),
         })
-    }
-
-    /// A child has all its probes: its parent waits no longer, if it does.
-    pub fn release_child(&self, pid: u32) {
-        // It is not there where the child was never known. Else its parent goes on a little later.
-        let _ = self.skel.maps.unlinked.delete(&pid.to_ne_bytes());
     }
 
     /// The number of a process's address space now; none if it is not traced.

@@ -282,7 +282,7 @@ impl<'a> Followed<'a> {
 
     /// What a child has done without links. Where functions were throttled, it may not have inherited their breakpoints.
     fn unlinked(&self, state: &State, pid: u32) -> Result<Unlinked, Error> {
-        let unlinked = self.programs.unlinked(pid)?;
+        let unlinked = self.programs.take_unlinked(pid)?;
         Ok(Unlinked { has_run: unlinked.has_run || state.is_throttled, ..unlinked })
     }
 

@@ -400,7 +400,6 @@ impl<'a> ReturnSites<'a> {
             }
             for child in &forked {
                 self.take_in(child.pid, child.parent)?;
-                self.programs.release_child(child.pid);
             }
             for program in waiting.into_iter().filter(|program| followed.contains(program.pid)) {
                 let path = program.path();
