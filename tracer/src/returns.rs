@@ -48,7 +48,7 @@ use self::spaces::Spaces;
 use self::standby::Standby;
 use self::warmth::Warmth;
 use crate::address_spaces::AddressSpaces;
-use crate::callers::{CallerFile, Executed, Loaded};
+use crate::callers::{CallerFile, Executed, Loaded, Return};
 use crate::followed::Followed;
 use crate::gate::Gate;
 use crate::host;
@@ -80,8 +80,6 @@ const MOST_SHARED: usize = MAX_SITES as usize;
 pub const TIME_AHEAD: Duration = Duration::from_secs(1);
 /// The same in a child, whose calls are missing meanwhile.
 const TIME_AHEAD_IN_CHILD: Duration = Duration::from_millis(250);
-/// Time to look into files by which a process may call, while it waits.
-const TIME_TO_LOOK: Duration = Duration::from_millis(100);
 /// A batch of sites takes about so long, as far as it can be told.
 const BATCH_TIME: Duration = Duration::from_millis(30);
 const FIRST_BATCH: usize = 256;
@@ -227,9 +225,7 @@ impl<'a> ReturnSites<'a> {
         let path = target::program_of(pid);
         let program = target::identity(&path).ok();
         let mapped = modules::of_process(pid).unwrap_or_default();
-        let mapped: Vec<_> = mapped.iter().map(|module| ((module.device, module.inode), module.open_path())).collect();
-        self.callers
-            .look_into(mapped.iter().map(|(file, path)| (*file, path.as_path())), Instant::now() + TIME_TO_LOOK);
+        self.callers.look_into(mapped.iter().map(|module| ((module.device, module.inode), module.open_path())));
         for file in files {
             self.siblings.try_all(pid, program, (file.device, file.inode));
         }
@@ -268,24 +264,24 @@ impl<'a> ReturnSites<'a> {
                 *keeps = keeps.or(call.keeps);
             }
             let mut placements = Vec::new();
-            let is_new = |offset: &u64| !self.known.contains_key(&(pid, id, *offset));
-            // Where threads wait, the site of a call that may never happen is not worth the hits of its loop.
-            let joined: HashMap<u64, u64> = match self.programs.may_wait() {
-                true => file.returns.iter().filter_map(|call| Some((call.offset, call.joined?))).collect(),
-                false => HashMap::new(),
-            };
-            let mut returns: Vec<u64> = file.returns.iter().map(|call| call.offset).filter(is_new).collect();
+            let is_new = |call: &&Return| !self.known.contains_key(&(pid, id, call.offset));
+            let mut calls: Vec<&Return> = file.returns.iter().filter(is_new).collect();
             // Compilers put first what is hardly ever executed.
-            returns.drain(..returns.len().saturating_sub(self.room(most)));
+            calls.drain(..calls.len().saturating_sub(self.room(most)));
+            // Where threads wait, the site of a call that may never happen is not worth the hits of its loop.
+            let may_wait = self.programs.may_wait();
+            let is_joined =
+                |call: &Return, site: &ReturnSite| call.joined.is_some_and(|joined| joined <= u64::from(site.distance));
+            let returns: Vec<u64> = calls.iter().map(|call| call.offset).collect();
             let direct = &self.direct;
             let arrivals = self.callers.arrivals(id, &returns, |offset| direct.get(&(id, offset)).copied());
-            for (&offset, arrival) in returns.iter().zip(arrivals) {
+            for (call, arrival) in calls.into_iter().zip(arrivals) {
+                let offset = call.offset;
                 let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
                 match arrival {
+                    arrival::Arrival::Site(site) if may_wait && is_joined(call, &site) => {}
                     arrival::Arrival::Site(site) => {
-                        if joined.get(&offset).is_none_or(|&joined| joined > u64::from(site.distance)) {
-                            placements.extend(self.sites(id, offset, pid, site, Vec::new()));
-                        }
+                        placements.extend(self.sites(id, offset, pid, site, Vec::new()));
                     }
                     arrival::Arrival::Skip { words } => primed.push((place, Arrival::Skip(words))),
                     arrival::Arrival::Never => primed.push((place, self.never_met(id, offset))),
@@ -413,8 +409,7 @@ impl<'a> ReturnSites<'a> {
                 self.see_jumps(program.pid, &loaded.jumps)?;
                 self.place_met_in(program.pid, loaded.files.iter().map(|(file, _)| *file), TIME_AHEAD)?;
                 self.prime_executed(program.pid, loaded)?;
-                let files = loaded.files.iter().map(|(file, path)| (*file, path.as_path()));
-                self.callers.look_into(files, Instant::now() + TIME_TO_LOOK);
+                self.callers.look_into(loaded.files.iter().cloned());
             }
             let is_awaited = !met.is_empty();
             let waiting = if is_awaited { &mut met } else { &mut late };

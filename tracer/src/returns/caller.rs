@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_code::arrival::{self, Arrival, Keeps, ReturnSite};
@@ -29,6 +29,8 @@ const NEAR: u64 = 64 << 10;
 
 /// Code in front of a call and behind it, in bytes, in which further calls are looked for.
 const FAR: u64 = 256 << 10;
+/// Time to look into the files of a process.
+const TIME_TO_LOOK: Duration = Duration::from_millis(100);
 /// Calls that are found at once.
 const MOST_FOUND: usize = 4096;
 
@@ -211,12 +213,13 @@ impl Callers {
         known.get_or_init(look).as_ref()
     }
 
-    /// Finds out until then what the tables of these files say, which takes long the first time: calls may come from
-    /// there, and threads wait. Those that are left are looked into when somebody is met there.
-    pub fn look_into<'p>(&mut self, files: impl IntoIterator<Item = (FileId, &'p Path)>, until: Instant) {
+    /// Finds out what the tables of these files say, which takes long the first time: the process that maps them is held, and
+    /// later its threads would wait. Those that are left when the time is over are looked into when somebody is met there.
+    pub fn look_into(&mut self, files: impl IntoIterator<Item = (FileId, PathBuf)>) {
+        let until = Instant::now() + TIME_TO_LOOK;
         let mut ids = Vec::new();
         for (id, path) in files {
-            self.add(id, path, None);
+            self.add(id, &path, None);
             ids.push(id);
         }
         let look = |&id: &FileId| {

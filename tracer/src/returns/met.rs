@@ -7,7 +7,7 @@ use rtrace_code::arrival;
 
 use super::links::Placement;
 use super::placed::Placed;
-use super::{FileId, Key, MOST_SHARED, ReturnSites};
+use super::{FileId, Key, ReturnSites};
 use crate::presence::Process;
 use crate::privilege;
 
@@ -141,8 +141,9 @@ impl ReturnSites<'_> {
     /// thousands. Twice as many each time that one of them is met.
     fn next_sites(&mut self, pid: u32, file: FileId, offset: u64) -> Vec<Placement> {
         let Some(callee) = self.callers.callee(file, offset) else { return Vec::new() };
+        let room = self.room_for_met();
         let met = self.met.entry((pid, file, callee)).or_default();
-        let most = (*met).min(MOST_NEXT).min(MOST_SHARED.saturating_sub(self.known.len()));
+        let most = (*met).min(room);
         *met = (*met * 2).clamp(1, MOST_NEXT);
         let mut next = if most > 0 { self.callers.next_calls(file, offset, callee, most) } else { Vec::new() };
         next.retain(|&offset| !self.known.contains_key(&(pid, file, offset)));
