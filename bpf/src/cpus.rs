@@ -14,6 +14,15 @@ pub fn online_cpus() -> Result<Vec<u32>, Error> {
     Ok(parse_cpu_list(&text))
 }
 
+/// The CPUs on which the calling thread may run, by `Cpus_allowed_list` of proc_pid_status(5): launchers bind processes to
+/// some.
+pub(crate) fn allowed_cpus() -> Result<Vec<u32>, Error> {
+    let path = PathBuf::from("/proc/thread-self/status");
+    let text = std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    Ok(parse_cpu_list(list.unwrap_or_default()))
+}
+
 fn parse_cpu_list(text: &str) -> Vec<u32> {
     let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

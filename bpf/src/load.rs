@@ -9,6 +9,7 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 
 use crate::check::entry_sums;
+use crate::cpus::allowed_cpus;
 use crate::mapped::Mapped;
 use crate::programs::{Shared, put_ring};
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
@@ -44,7 +45,7 @@ impl Programs {
         if options.is_governed {
             governed::configure(&mut open).map_err(load_error)?;
         }
-        let may_wait = options.mechanism != Mechanism::Single && cpus.len() > 1;
+        let may_wait = options.mechanism != Mechanism::Single && allowed_cpus()?.len() > 1;
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         constants.follow_children = options.follow_children;
         constants.sees_exec_coming = sees_exec_coming;
