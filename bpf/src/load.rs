@@ -45,14 +45,17 @@ impl Programs {
         if options.is_governed {
             governed::configure(&mut open).map_err(load_error)?;
         }
-        let may_wait = options.mechanism != Mechanism::Single && allowed_cpus()?.len() > 1;
+        let most_waiting = match options.mechanism {
+            Mechanism::Single => 0,
+            _ => allowed_cpus()?.len().saturating_sub(1),
+        };
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         constants.follow_children = options.follow_children;
         constants.sees_exec_coming = sees_exec_coming;
         constants.sees_registers = sees_registers;
         constants.probes_of_first_thread = options.mechanism == Mechanism::Single;
         constants.may_step = options.steps;
-        constants.may_wait = may_wait;
+        constants.most_waiting = u32::try_from(most_waiting).unwrap_or(u32::MAX);
         constants.rt_words = options.words;
         constants.rt_counters = u32::try_from(options.counters.len().min(MAX_COUNTERS)).expect("a small number");
         for (source, counter) in constants.counter_sources.iter_mut().zip(options.counters) {
@@ -106,7 +109,7 @@ impl Programs {
             levels: options.levels.min(contexts::MAX_LEVELS),
             is_profiled: options.profile.is_some(),
             is_governed: options.is_governed,
-            may_wait,
+            may_wait: most_waiting > 0,
             shared,
             entries_seen,
             calm: OnceLock::new(),

@@ -132,13 +132,18 @@ static __always_inline void see_answer(struct rt_patience *patience, bool is_lat
 static __always_inline bool wait_for(struct rt_patience *patience, struct rt_wait *wait, long (*step)(u32, void *))
 {
 	u64 begin = bpf_ktime_get_ns();
+	bool may_wait;
 
-	if (!may_wait || !patience->longest || begin < patience->until)
+	if (!patience->longest || begin < patience->until)
 		return false;
-	wait->until = begin + patience->longest;
-	bpf_loop(1 << 20, step, wait, 0);
-	__sync_fetch_and_add(&waited, bpf_ktime_get_ns() - begin);
-	return true;
+	may_wait = __sync_fetch_and_add(&waiting, 1) < most_waiting;
+	if (may_wait) {
+		wait->until = begin + patience->longest;
+		bpf_loop(1 << 20, step, wait, 0);
+		__sync_fetch_and_add(&waited, bpf_ktime_get_ns() - begin);
+	}
+	__sync_fetch_and_sub(&waiting, 1);
+	return may_wait;
 }
 
 static long wait_for_site_step(u32 step, void *context)

@@ -38,8 +38,8 @@ const volatile bool profiled;
 /* Where calls are folded, those of at least this duration leave as records, too. */
 const volatile u64 written_from;
 
-/* Whether threads wait for answers: user space runs on another CPU meanwhile. */
-const volatile bool may_wait;
+/* Threads that may wait for answers at a time: user space runs on a CPU that is left. */
+const volatile u32 most_waiting;
 
 /* Whether regions can be throttled. */
 const volatile bool governed;
@@ -99,6 +99,8 @@ struct rt_patience {
 struct rt_patience for_sites = { .longest = 3000000 };
 /* For the probes of a child; 0: they take longer than that. */
 struct rt_patience for_children;
+/* Threads that wait now. */
+u32 waiting;
 /* Nanoseconds that threads have waited for answers. */
 u64 waited;
 
