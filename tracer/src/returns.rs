@@ -6,6 +6,7 @@
 //! are taken out again, until more traced calls come from there; so are those of functions that a budget has
 //! throttled.
 
+mod ahead;
 pub(crate) mod caller;
 mod hold;
 mod inspect;
@@ -13,12 +14,12 @@ pub mod jumps;
 mod links;
 mod met;
 mod placed;
-mod siblings;
 mod spaces;
 mod standby;
 mod usefulness;
 mod warmth;
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,33 +29,33 @@ use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use rtrace_bpf::wire::{self, QuestionCode, QuestionRecord, SiteHitsRecord};
-use rtrace_bpf::{Arrival, Error, FilePlace, MAX_SITES, Probes, Programs, Questions, Since, Site, SiteHits};
+use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Questions, Since, Site, SiteHits};
 use rtrace_code::arrival::{self, Keeps, ReturnSite};
 use rtrace_code::calls::Callee;
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{ReturnSites as Summary, Timestamp};
 use rtrace_plan::Plan;
-use rtrace_symbolizer::modules;
 use rtrace_symbolizer::parts::Parts;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+pub use self::ahead::TIME_AHEAD;
+use self::ahead::{Ahead, Held, MOST_AHEAD};
 use self::caller::Callers;
 use self::hold::Hold;
 use self::jumps::{Candidate, Jumps};
 use self::links::{Links, Placement};
 use self::placed::Placed;
-use self::siblings::Siblings;
 use self::spaces::Spaces;
 use self::standby::Standby;
 use self::warmth::Warmth;
 use crate::address_spaces::AddressSpaces;
-use crate::callers::{CallerFile, Executed, Loaded, Return};
+use crate::callers::Executed;
 use crate::followed::Followed;
-use crate::gate::Gate;
+use crate::gate::{Execution, Gate};
 use crate::host;
 use crate::inspection::Turns;
 use crate::presence::Presence;
-use crate::{privilege, target, translated};
+use crate::{privilege, translated};
 
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -65,25 +66,8 @@ const TIDY_PERIOD: Duration = Duration::from_millis(250);
 const SOON_TIDY: Duration = Duration::from_millis(50);
 const FIRST_TIDY: Duration = Duration::from_millis(20);
 
-/// Sites that are placed before anybody has met them, at the most: the kernel takes 5 us to place one and 7 us to take
-/// it out, and of a large library hardly one in twenty is ever hit.
-const MOST_AHEAD: usize = 1 << 17;
-/// The same in files that the process may never load, and in children, which may execute another program.
-const MOST_IN_DOUBT: usize = MOST_AHEAD / 2;
 /// Return addresses about which threads ask for which sites are placed at once: they wait for that.
 const MOST_AT_ONCE: usize = 8;
-/// Sites in place at which others of the family were met: the hits of more are not counted.
-const MOST_SHARED: usize = MAX_SITES as usize;
-
-/// Time for them, as the program is not recorded meanwhile: where many programs map a file, or others place probes or
-/// fork, a site takes up to a millisecond. What is left out is placed when it is met.
-pub const TIME_AHEAD: Duration = Duration::from_secs(1);
-/// The same in a child, whose calls are missing meanwhile.
-const TIME_AHEAD_IN_CHILD: Duration = Duration::from_millis(250);
-/// A batch of sites takes about so long, as far as it can be told.
-const BATCH_TIME: Duration = Duration::from_millis(30);
-const FIRST_BATCH: usize = 256;
-
 /// What the governor and the return sites tell each other.
 #[derive(Debug, Default)]
 pub struct Exchange {
@@ -123,12 +107,30 @@ struct Dropped {
     is_wanted: bool,
 }
 
+/// What is to be done, in this order.
+#[derive(Default)]
+struct Tasks<'a> {
+    /// Programs that wait to be executed.
+    executed: VecDeque<Execution<'a>>,
+    held: VecDeque<Held<'a>>,
+    /// Children that have no sites yet, with their parents.
+    forked: VecDeque<(u32, u32)>,
+    /// Return addresses for whose sites nobody waits any more.
+    late: Vec<QuestionRecord>,
+}
+
+impl Tasks<'_> {
+    fn is_empty(&self) -> bool {
+        self.executed.is_empty() && self.held.is_empty() && self.forked.is_empty() && self.late.is_empty()
+    }
+}
+
 /// All return sites of a recording.
 pub struct ReturnSites<'a> {
     programs: &'a Programs,
     callers: Callers,
     spaces: Spaces,
-    siblings: Siblings,
+    ahead: Ahead,
     links: Links<'a>,
     jumps: Jumps<'a>,
     /// What has kept the kernel ready.
@@ -177,7 +179,7 @@ impl<'a> ReturnSites<'a> {
             programs,
             callers: Callers::new(emulation, keeps),
             spaces: Spaces::new(spaces),
-            siblings: Siblings::default(),
+            ahead: Ahead::default(),
             links: Links::new(programs),
             jumps: Jumps::new(programs, plan, patterns),
             warmth: None,
@@ -214,120 +216,6 @@ impl<'a> ReturnSites<'a> {
     /// Keeps away from code that is not the file's any more in a process: by file, where.
     pub fn avoid(&mut self, altered: HashMap<FileId, Parts>) {
         self.callers.avoid(altered);
-    }
-
-    /// Places the sites of direct calls in these files before the process runs on, those of its program first and then
-    /// of small files, not more than are worth it, and not for longer than that; those that it has stay as they are.
-    ///
-    /// # Errors
-    /// The kernel refuses probes for a reason that has nothing to do with a single site.
-    pub fn prime(&mut self, pid: u32, files: &[CallerFile], time: Duration) -> Result<(), Error> {
-        let path = target::program_of(pid);
-        let program = target::identity(&path).ok();
-        let mapped = modules::of_process(pid).unwrap_or_default();
-        self.callers.look_into(mapped.iter().map(|module| ((module.device, module.inode), module.open_path())));
-        for file in files {
-            self.siblings.try_all(pid, program, (file.device, file.inode));
-        }
-        self.prime_within(pid, program, files.iter().collect(), time, MOST_AHEAD)
-    }
-
-    /// The same in a process that waits to execute a program, for the files that are still to be tried in that.
-    fn prime_executed(&mut self, pid: u32, loaded: &Loaded) -> Result<(), Error> {
-        let Loaded { program, callers, later, .. } = loaded;
-        self.siblings.want_nothing(pid);
-        for (files, most) in [(callers, MOST_AHEAD), (later, MOST_IN_DOUBT)] {
-            let is_untried = |file: &&CallerFile| self.siblings.try_all(pid, *program, (file.device, file.inode));
-            let files = files.iter().filter(is_untried).collect();
-            self.prime_within(pid, *program, files, TIME_AHEAD, most)?;
-        }
-        Ok(())
-    }
-
-    /// The same as long as there are not more sites than that.
-    fn prime_within(
-        &mut self,
-        pid: u32,
-        program: Option<FileId>,
-        mut files: Vec<&CallerFile>,
-        time: Duration,
-        most: usize,
-    ) -> Result<(), Error> {
-        let until = Instant::now() + time;
-        let mut primed = Vec::new();
-        files.sort_by_key(|file| (program != Some((file.device, file.inode)), file.returns.len()));
-        for file in files {
-            let id = (file.device, file.inode);
-            self.callers.add(id, &file.path, file.stamp);
-            for call in file.returns.iter().filter(|call| call.is_direct) {
-                let keeps = self.direct.entry((id, call.offset)).or_default();
-                *keeps = keeps.or(call.keeps);
-            }
-            let mut placements = Vec::new();
-            let is_new = |call: &&Return| !self.known.contains_key(&(pid, id, call.offset));
-            let mut calls: Vec<&Return> = file.returns.iter().filter(is_new).collect();
-            // Compilers put first what is hardly ever executed.
-            calls.drain(..calls.len().saturating_sub(self.room(most)));
-            // Where threads wait, the site of a call that may never happen is not worth the hits of its loop.
-            let may_wait = self.programs.may_wait();
-            let is_joined =
-                |call: &Return, site: &ReturnSite| call.joined.is_some_and(|joined| joined <= u64::from(site.distance));
-            let returns: Vec<u64> = calls.iter().map(|call| call.offset).collect();
-            let direct = &self.direct;
-            let arrivals = self.callers.arrivals(id, &returns, |offset| direct.get(&(id, offset)).copied());
-            for (call, arrival) in calls.into_iter().zip(arrivals) {
-                let offset = call.offset;
-                let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
-                match arrival {
-                    arrival::Arrival::Site(site) if may_wait && is_joined(call, &site) => {}
-                    arrival::Arrival::Site(site) => {
-                        placements.extend(self.sites(id, offset, pid, site, Vec::new()));
-                    }
-                    arrival::Arrival::Skip { words } => primed.push((place, Arrival::Skip(words))),
-                    arrival::Arrival::Never => primed.push((place, self.never_met(id, offset))),
-                    arrival::Arrival::Impossible => {}
-                }
-            }
-            let Some(path) = self.callers.path(id) else { continue };
-            primed.extend(self.link_ahead(pid, id, &path, &placements, until)?);
-        }
-        self.programs.prime(&primed)
-    }
-
-    /// How many sites that nobody may ever meet are still worth their place, and their ids, which are not used again.
-    fn room(&self, most: usize) -> usize {
-        most.min(self.most_ahead).saturating_sub(self.known.len().max(self.placed.len() / 2))
-    }
-
-    /// How many more sites at which others of the family were met may be placed.
-    fn room_for_met(&self) -> usize {
-        MOST_SHARED.saturating_sub(self.known.len())
-    }
-
-    /// Places sites of a file in a process until then; returns what the kernel side is to know of them when it meets
-    /// them.
-    fn link_ahead(
-        &mut self,
-        pid: u32,
-        file: FileId,
-        path: &Path,
-        mut sites: &[Placement],
-        until: Instant,
-    ) -> Result<Vec<(FilePlace, Arrival)>, Error> {
-        let mut batch_size = FIRST_BATCH;
-        let mut in_place = Vec::with_capacity(sites.len());
-        while !sites.is_empty() && Instant::now() < until {
-            let (batch, rest) = sites.split_at(batch_size.min(sites.len()));
-            let begin = Instant::now();
-            let refused = self.link(pid, file, path, batch)?;
-            refused.iter().for_each(|&id| self.forget(id));
-            let ids = batch.iter().map(|site| site.id).filter(|id| !refused.contains(id));
-            in_place.extend(ids.map(|id| (self.placed[id as usize].place(), self.in_place(id))));
-            batch_size = if begin.elapsed() < BATCH_TIME { batch_size * 2 } else { (batch_size / 2).max(1) };
-            sites = rest;
-        }
-        sites.iter().for_each(|site| self.forget(site.id));
-        Ok(in_place)
     }
 
     /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes, and
@@ -371,55 +259,17 @@ impl<'a> ReturnSites<'a> {
         let _ahead = host::run_first();
         let mut questions = self.programs.questions()?;
         let standby = Standby::beside(questions.as_fd());
-        // Return addresses for whose sites nobody waits any more.
-        let mut late: Vec<QuestionRecord> = Vec::new();
+        let mut tasks = Tasks::default();
         let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         while !is_over.load(Ordering::Relaxed) {
-            let is_busy = self.siblings.want_any() || !late.is_empty();
+            let is_busy = self.ahead.want_any() || !tasks.is_empty();
             let patience = if is_busy { Duration::ZERO } else { PATIENCE };
             standby.sleep(|| wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience));
             // Who waits has been forked before: that is among what is taken now.
-            let waiting = gate.as_ref().map(Gate::waiting).unwrap_or_default();
-            let (forked, mut met) = self.take(&mut questions)?;
-            if !forked.is_empty() {
-                // A child that has just ended takes the room of the next one.
-                self.keep(|pid| followed.contains(pid) && !privilege::has_ended(pid))?;
-            }
-            let (lost, forked): (Vec<_>, Vec<_>) = forked.into_iter().partition(|child| child.parent == child.pid);
-            for process in lost {
-                followed.lose(process.pid, Timestamp(process.time));
-                self.lose(process.pid)?;
-            }
-            // What is not entered yet is missing, what is not timed is only that.
-            for child in &forked {
-                followed.adopt(child.pid, child.parent, Timestamp(child.time))?;
-            }
-            for child in &forked {
-                self.take_in(child.pid, child.parent)?;
-            }
-            for program in waiting.into_iter().filter(|program| followed.contains(program.pid)) {
-                let path = program.path();
-                if translated::of_program(&path).is_some() {
-                    self.leave(program.pid, followed)?;
-                    continue;
-                }
-                followed.drop_changed(program.pid, host::now());
-                self.drop_changed(program.pid)?;
-                let loaded = executed.of(&path);
-                self.see_jumps(program.pid, &loaded.jumps)?;
-                self.place_met_in(program.pid, loaded.files.iter().map(|(file, _)| *file), TIME_AHEAD)?;
-                self.prime_executed(program.pid, loaded)?;
-                self.callers.look_into(loaded.files.iter().cloned());
-            }
-            let is_awaited = !met.is_empty();
-            let waiting = if is_awaited { &mut met } else { &mut late };
-            let latest = waiting.split_off(waiting.len().saturating_sub(MOST_AT_ONCE));
-            late.append(&mut met);
-            if latest.is_empty() {
-                self.place_shared()?;
-            } else {
-                self.place(&latest, is_awaited)?;
-            }
+            tasks.executed.extend(gate.as_ref().map(Gate::waiting).unwrap_or_default());
+            let (processes, met) = self.take(&mut questions)?;
+            self.see_processes(processes, followed, &mut tasks)?;
+            self.go_on(met, &mut tasks, followed, &mut executed)?;
             self.links.take_relinked()?;
             if exchange.levels_changed.swap(false, Ordering::Relaxed) {
                 self.begin_anew()?;
@@ -449,6 +299,91 @@ impl<'a> ReturnSites<'a> {
         Ok(())
     }
 
+    /// Children get their entry probes at once: what is not entered is missing, what is not timed is only that.
+    fn see_processes(
+        &mut self,
+        processes: Vec<QuestionRecord>,
+        followed: &Followed<'_>,
+        tasks: &mut Tasks<'_>,
+    ) -> Result<(), Error> {
+        if !processes.is_empty() {
+            // A child that has just ended takes the room of the next one.
+            self.keep(|pid| followed.contains(pid) && !privilege::has_ended(pid))?;
+        }
+        for process in processes {
+            let QuestionRecord { pid, parent, time, .. } = process;
+            if parent == pid {
+                followed.lose(pid, Timestamp(time));
+                self.lose(pid)?;
+            } else {
+                followed.adopt(pid, parent, Timestamp(time))?;
+                tasks.forked.push_back((pid, parent));
+            }
+        }
+        Ok(())
+    }
+
+    /// Places sites at these return addresses, for which threads wait, and goes on with the next of what else is to be
+    /// done: each step is short, as somebody may fork or ask meanwhile.
+    fn go_on(
+        &mut self,
+        mut met: Vec<QuestionRecord>,
+        tasks: &mut Tasks<'_>,
+        followed: &Followed<'_>,
+        executed: &mut Executed<'_>,
+    ) -> Result<(), Error> {
+        let is_awaited = !met.is_empty();
+        if is_awaited {
+            let latest = met.split_off(met.len().saturating_sub(MOST_AT_ONCE));
+            tasks.late.append(&mut met);
+            self.place(&latest, true)?;
+        }
+        if let Some(program) = tasks.executed.pop_front() {
+            // What it has mapped goes.
+            tasks.forked.retain(|&(pid, _)| pid != program.pid);
+            tasks.held.extend(self.prepare(program, followed, executed)?);
+            return Ok(());
+        }
+        if let Some(held) = tasks.held.pop_front() {
+            tasks.held.extend(self.place_held(held)?);
+            return Ok(());
+        }
+        if is_awaited {
+            return Ok(());
+        }
+        if let Some((pid, parent)) = tasks.forked.pop_front() {
+            return self.take_in(pid, parent);
+        }
+        let latest = tasks.late.split_off(tasks.late.len().saturating_sub(MOST_AT_ONCE));
+        match latest.as_slice() {
+            [] => self.place_next(),
+            latest => self.place(latest, false),
+        }
+    }
+
+    /// A process is about to execute this program.
+    fn prepare<'g>(
+        &mut self,
+        program: Execution<'g>,
+        followed: &Followed<'_>,
+        executed: &mut Executed<'_>,
+    ) -> Result<Option<Held<'g>>, Error> {
+        let pid = program.pid;
+        if !followed.contains(pid) {
+            return Ok(None);
+        }
+        let path = program.path();
+        if translated::of_program(&path).is_some() {
+            self.leave(pid, followed)?;
+            return Ok(None);
+        }
+        followed.drop_changed(pid, host::now());
+        self.drop_changed(pid)?;
+        let loaded = executed.of(&path);
+        self.see_jumps(pid, &loaded.jumps)?;
+        Ok(Some(self.hold(program, loaded)))
+    }
+
     /// The processes and the return addresses of which the kernel side has told.
     fn take(&mut self, questions: &mut Questions<'_>) -> Result<(Vec<QuestionRecord>, Vec<QuestionRecord>), Error> {
         let (processes, mut met): (Vec<_>, Vec<_>) =
@@ -458,7 +393,7 @@ impl<'a> ReturnSites<'a> {
             if question.kind == QuestionCode::RT_QUESTION_NONE
                 && let Some(place) = FilePlace::of(&question.place)
             {
-                self.siblings.meet((place.device, place.inode), place.offset);
+                self.ahead.meet((place.device, place.inode), place.offset);
             }
         }
         met.retain(|question| question.kind != QuestionCode::RT_QUESTION_NONE);
@@ -497,25 +432,10 @@ impl<'a> ReturnSites<'a> {
         Ok(())
     }
 
-    /// Places in a child what its parent has.
-    ///
-    /// # Errors
-    /// As for [`answer`](ReturnSites::answer).
-    pub fn take_in(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
-        let (Some(space), Some(of_parent)) = (self.programs.space(pid)?, self.programs.space(parent)?) else {
-            return Ok(());
-        };
-        self.spaces.inherit(pid, space, of_parent);
-        self.adopt(pid, parent, space)?;
-        self.jumps.adopt(pid, parent)?;
-        // Other children may have been where their parent never was.
-        self.place_met_in(pid, self.spaces.files(space), TIME_AHEAD_IN_CHILD)
-    }
-
     /// Forgets the sites of processes that have ended.
     fn keep(&mut self, lives: impl Fn(u32) -> bool) -> Result<(), Error> {
         let ended = self.links.keep(&lives);
-        self.siblings.keep(&lives);
+        self.ahead.keep(&lives);
         self.jumps.keep(lives);
         if ended.is_empty() {
             return Ok(());
@@ -561,40 +481,6 @@ impl<'a> ReturnSites<'a> {
         sites
     }
 
-    /// Places in a child the sites of its parent at which anybody was met. The others follow while nobody waits for a
-    /// site, where they are still to be tried.
-    fn adopt(&mut self, pid: u32, parent: u32, space: u32) -> Result<(), Error> {
-        let until = Instant::now() + TIME_AHEAD_IN_CHILD;
-        let program = target::identity(&target::program_of(pid)).ok();
-        let process = self.spaces.process(pid, space);
-        for (file, path, sites) in self.links.of(parent) {
-            let is_met = |site: &Placement| self.siblings.has_met(file, self.placed[site.id as usize].offset);
-            let (of_met, others) = sites.into_iter().partition::<Vec<_>, _>(is_met);
-            let may_try = self.before.is_none() && others.len() <= self.room(MOST_IN_DOUBT);
-            if may_try && self.siblings.try_all(pid, program, file) {
-                let offsets = others.iter().map(|site| self.placed[site.id as usize].offset);
-                self.siblings.want(pid, file, offsets.collect());
-            }
-            if of_met.len() > self.room_for_met() {
-                continue;
-            }
-            let mut placements = Vec::with_capacity(of_met.len());
-            for Placement { id, .. } in of_met {
-                let Placed { offset, site, is_interim, .. } = self.placed[id as usize];
-                if is_interim {
-                    continue;
-                }
-                placements.push(self.add(file, offset, pid, site, Vec::new()));
-            }
-            self.avoid_rewritten(process.as_ref(), file, &path, &placements);
-            match self.link_ahead(pid, file, &path, &placements, until) {
-                Err(error) if error.is_gone() => return Ok(()),
-                primed => self.programs.prime(&primed?)?,
-            }
-        }
-        Ok(())
-    }
-
     fn add(&mut self, file: FileId, offset: u64, pid: u32, site: ReturnSite, met: Vec<(u32, u64)>) -> Placement {
         self.add_site(file, offset, pid, site, met, false)
     }
@@ -630,7 +516,7 @@ impl<'a> ReturnSites<'a> {
 
     /// A process has lost its probes: its returns are not detected any more.
     fn lose(&mut self, pid: u32) -> Result<(), Error> {
-        self.siblings.leave_out(pid);
+        self.ahead.leave_out(pid);
         let mut lost = Vec::new();
         self.known.retain(|&(of, ..), id| {
             if of == pid {

@@ -94,7 +94,7 @@ impl ReturnSites<'_> {
             }
             (None, None) => return Ok(out_of_reach(pid)),
         };
-        self.siblings.meet(file, offset);
+        self.ahead.meet(file, offset);
         if self.callers.path(file).is_none() {
             return Ok(out_of_reach(pid));
         }
