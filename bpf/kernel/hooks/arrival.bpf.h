@@ -115,43 +115,45 @@ struct rt_wait {
 };
 
 /* Nobody waits for some time where two answers were too late; twice as long each time that the next one is, too. */
-static __always_inline void see_answer(struct rt_patience *patience, bool is_late, u64 now)
+static __always_inline void see_answer(struct rt_patience *patience, struct rt_wait *wait, bool has_come)
 {
-	u64 pause = patience->pause;
+	u64 pause = patience->pause, now = bpf_ktime_get_ns();
 
-	if (!is_late) {
+	if (has_come)
 		patience->pause = 0;
+	if (has_come || !wait->until || now < wait->until)
 		return;
-	}
 	patience->until = now + pause;
 	if (pause < patience->longest * MOST_PAUSED)
 		patience->pause = pause ? 2 * pause : patience->longest;
 }
 
-/* Waits for user space as long as the step says so. Returns whether it may. */
-static __always_inline bool wait_for(struct rt_patience *patience, struct rt_wait *wait, long (*step)(u32, void *))
+/* Waits for user space as long as the step says so. */
+static __always_inline void wait_for(struct rt_patience *patience, struct rt_wait *wait, long (*step)(u32, void *))
 {
 	u64 begin = bpf_ktime_get_ns();
-	bool may_wait;
 
-	if (!patience->longest || begin < patience->until)
-		return false;
-	may_wait = __sync_fetch_and_add(&waiting, 1) < most_waiting;
-	if (may_wait) {
-		wait->until = begin + patience->longest;
-		bpf_loop(1 << 20, step, wait, 0);
-		__sync_fetch_and_add(&waited, bpf_ktime_get_ns() - begin);
-	}
+	wait->until = 0;
+	if (!most_waiting || !patience->longest || begin < patience->until)
+		return;
+	wait->until = begin + patience->longest;
+	__sync_fetch_and_add(&waiting, 1);
+	bpf_loop(1 << 20, step, wait, 0);
 	__sync_fetch_and_sub(&waiting, 1);
-	return may_wait;
+	__sync_fetch_and_add(&waited, bpf_ktime_get_ns() - begin);
 }
 
+/*
+ * Who waits for a site leaves a CPU to user space, and to who waits for a child: without a site a time is missing, and
+ * without the probes of a child its calls.
+ */
 static long wait_for_site_step(u32 step, void *context)
 {
 	struct rt_wait *wait = context;
 	struct rt_arrival *known = bpf_map_lookup_elem(&arrivals, &wait->key);
 
-	return !known || known->kind != RT_ARRIVAL_ASKED || bpf_ktime_get_ns() > wait->until;
+	return !known || known->kind != RT_ARRIVAL_ASKED || bpf_ktime_get_ns() > wait->until ||
+	       waiting > most_waiting;
 }
 
 /*
@@ -164,11 +166,11 @@ __noinline u64 answer(u64 address, u32 space)
 	struct rt_wait wait = { .key = { .address = address, .space = space } };
 	struct rt_arrival *known = bpf_map_lookup_elem(&arrivals, &wait.key);
 
-	if (known && known->kind == RT_ARRIVAL_ASKED &&
-	    (u32)(bpf_ktime_get_ns() >> ASKED_SHIFT) - known->words < 2 &&
-	    wait_for(&for_sites, &wait, wait_for_site_step)) {
+	if (known && known->kind == RT_ARRIVAL_ASKED && waiting < most_waiting &&
+	    (u32)(bpf_ktime_get_ns() >> ASKED_SHIFT) - known->words < 2) {
+		wait_for(&for_sites, &wait, wait_for_site_step);
 		known = bpf_map_lookup_elem(&arrivals, &wait.key);
-		see_answer(&for_sites, known && known->kind == RT_ARRIVAL_ASKED, wait.until);
+		see_answer(&for_sites, &wait, !known || known->kind != RT_ARRIVAL_ASKED);
 	}
 	return known ? packed(known) : RT_ARRIVAL_ASKED;
 }
@@ -185,8 +187,8 @@ __noinline int wait_for_child(u32 child)
 {
 	struct rt_wait wait = { .child = child };
 
-	if (wait_for(&for_children, &wait, wait_for_child_step))
-		see_answer(&for_children, bpf_map_lookup_elem(&unlinked, &child), wait.until);
+	wait_for(&for_children, &wait, wait_for_child_step);
+	see_answer(&for_children, &wait, !bpf_map_lookup_elem(&unlinked, &child));
 	return 0;
 }
 

@@ -38,7 +38,7 @@ const volatile bool profiled;
 /* Where calls are folded, those of at least this duration leave as records, too. */
 const volatile u64 written_from;
 
-/* Threads that may wait for answers at a time: user space runs on a CPU that is left. */
+/* Threads that may wait for sites at a time: user space runs on a CPU that is left. 0: nobody waits for any answer. */
 const volatile u32 most_waiting;
 
 /* Whether regions can be throttled. */
@@ -100,7 +100,7 @@ struct rt_patience for_sites = { .longest = 3000000 };
 /* For the probes of a child; 0: they take longer than that. */
 struct rt_patience for_children;
 /* Threads that wait now. */
-u32 waiting;
+volatile u32 waiting;
 /* Nanoseconds that threads have waited for answers. */
 u64 waited;
 
