@@ -105,7 +105,7 @@ impl Trace {
     /// # Errors
     /// There is no trace, its schema is another, a file is missing or cannot be read.
     pub fn open(path: &Path) -> Result<Trace, Error> {
-        let manifest = Manifest::read(path)?;
+        let mut manifest = Manifest::read(path)?;
         let mut warnings: Vec<Warning> = manifest.failure.iter().map(|failure| Warning(failure.to_string())).collect();
         let skipped = match manifest.status {
             manifest::Status::Recording => Some(&mut warnings),
@@ -122,6 +122,11 @@ impl Trace {
         let regions: Vec<Region> = read_table(path)?;
         let value_columns: Vec<ValueColumn> = read_optional_table(path)?;
         let values = segments.values(&regions, &value_columns)?;
+        let estimates: Vec<Estimate> = read_optional_table(path)?;
+        if let Some(summary) = manifest.summary.as_mut().filter(|_| !estimates.is_empty()) {
+            // Older traces say it in other words.
+            summary.throttled_least.get_or_insert(estimates.iter().map(|estimate| estimate.least).sum());
+        }
         let mut trace = Trace {
             directory: path.to_owned(),
             manifest,
@@ -138,7 +143,7 @@ impl Trace {
             calls,
             events,
             profile: read_optional_table(path)?,
-            estimates: read_optional_table(path)?,
+            estimates,
             samples,
             warnings,
         };

@@ -585,9 +585,8 @@ fn summary(parts: &[Part]) -> Option<Summary> {
         total.unwound += summary.unwound;
         total.unseen += summary.unseen;
         total.counted += summary.counted;
-        total.estimated += summary.estimated;
-        total.estimated_range.0 += summary.estimated_range.0;
-        total.estimated_range.1 = total.estimated_range.1.zip(summary.estimated_range.1).map(|(a, b)| a + b);
+        let throttled_least = [total.throttled_least, summary.throttled_least].into_iter().flatten();
+        total.throttled_least = throttled_least.reduce(|a, b| a + b);
         total.locations += summary.locations;
         total.refused += summary.refused;
         total.blind_windows += summary.blind_windows;

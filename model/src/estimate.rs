@@ -37,30 +37,15 @@ pub struct Estimate {
     pub region: RegionId,
     /// Calls that were counted, exactly.
     pub counted: u64,
-    /// Calls that were not seen: about so many, or `least` where that is all that is known,
-    pub estimated: u64,
-    /// at least so many,
+    /// Calls that were not seen: at least so many.
     pub least: u64,
-    /// and at most so many, where that is not many times as many.
-    pub most: Option<u64>,
 }
 
-/// At least so many calls, and at most where that is known. By default there are none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallRange(pub u64, pub Option<u64>);
-
-impl Default for CallRange {
-    fn default() -> CallRange {
-        CallRange(0, Some(0))
-    }
-}
-
-/// What is known of a number of calls, as people are told it: about so many, in that range or from there on.
-pub fn estimated(about: u64, CallRange(least, most): CallRange) -> String {
-    match most {
-        Some(most) => format!("about {} more estimated ({} to {})", grouped(about), grouped(least), grouped(most)),
-        None if least == 0 => "an unknown number more unseen".to_owned(),
-        None => format!("at least {} more unseen", grouped(least)),
+/// What is known of calls that were not seen, as people are told it.
+pub fn at_least(calls: u64) -> String {
+    match calls {
+        0 => "an unknown number more unseen".to_owned(),
+        _ => format!("at least {} more unseen", grouped(calls)),
     }
 }
 
@@ -70,8 +55,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_no_zero() {
-        assert_eq!(estimated(5, CallRange(2, Some(9_000))), "about 5 more estimated (2 to 9,000)");
-        assert_eq!(estimated(3, CallRange(3, None)), "at least 3 more unseen");
-        assert_eq!(estimated(0, CallRange(0, None)), "an unknown number more unseen");
+        assert_eq!(at_least(3_000), "at least 3,000 more unseen");
+        assert_eq!(at_least(0), "an unknown number more unseen");
     }
 }

@@ -67,7 +67,7 @@ pub use definition::{
     CallSiteId, ContextId, Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process,
     Region, RegionId, SymbolName,
 };
-pub use estimate::{CallRange, Estimate, Level, estimated};
+pub use estimate::{Estimate, Level, at_least};
 pub use event::{Event, EventKind, slowdown};
 pub use item::Item;
 pub use latency::{FEW_DURATIONS, Latency, three_digits};

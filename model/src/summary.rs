@@ -4,9 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    CallCost, CallRange, ClockAnchor, LocationId, Loss, LossReason, Timestamp, Untimed, counted, estimated, grouped,
-};
+use crate::{CallCost, ClockAnchor, LocationId, Loss, LossReason, Timestamp, Untimed, at_least, counted, grouped};
 
 /// What is known of a recording when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,12 +125,9 @@ pub struct Summary {
     /// Beside all these, calls that were only counted, because of the budget.
     #[serde(default)]
     pub counted: u64,
-    /// Beside all these, calls that were not seen because of the budget: about so many,
+    /// Beside all these, calls that were not seen because of the budget: at least so many; `None` where it left none out.
     #[serde(default)]
-    pub estimated: u64,
-    /// at least, and at most where that is known.
-    #[serde(default)]
-    pub estimated_range: CallRange,
+    pub throttled_least: Option<u64>,
     /// Locations with calls.
     pub locations: u64,
     /// Regions with probes.
@@ -172,7 +167,7 @@ impl Summary {
 
     /// Whether a budget has left calls out.
     pub fn is_throttled(&self) -> bool {
-        self.estimated_range != CallRange::default()
+        self.throttled_least.is_some()
     }
 
     /// Calls and events known to be missing.
@@ -219,8 +214,8 @@ impl fmt::Display for Summary {
         if self.counted > 0 {
             write!(f, " {} more counted.", grouped(self.counted))?;
         }
-        if self.is_throttled() {
-            write!(f, " {}.", capitalised(&estimated(self.estimated, self.estimated_range)))?;
+        if let Some(least) = self.throttled_least {
+            write!(f, " {}.", capitalised(&at_least(least)))?;
         }
         match self.is_complete() {
             true => write!(f, " Complete: no calls lost.")?,
@@ -342,17 +337,10 @@ mod tests {
 
     #[test]
     fn calls_without_a_record_are_told_apart() {
-        let estimated_range = CallRange(2, Some(9));
-        let summary = Summary {
-            calls: 5_000,
-            folded: 4_000,
-            counted: 1_000,
-            estimated: 5,
-            estimated_range,
-            ..Summary::default()
-        };
+        let summary =
+            Summary { calls: 5_000, folded: 4_000, counted: 1_000, throttled_least: Some(2), ..Summary::default() };
         let said = "5,000 calls to 0 functions on 0 threads. 4,000 only in the profile. 1,000 more counted. \
-                    About 5 more estimated (2 to 9). Incomplete: the budget left calls out.";
+                    At least 2 more unseen. Incomplete: the budget left calls out.";
         assert_eq!(summary.to_string(), said);
     }
 

@@ -21,10 +21,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
-use rtrace_model::{CallCost, Estimate, LEAST_CPU, Level, Percent, RegionId, Timestamp};
+use rtrace_model::{CallCost, Estimate, LEAST_CPU, Level, LocationId, Percent, RegionId, Timestamp};
 
 use self::controller::{Controller, Observed};
-pub use self::estimate::{Ended, NO_LOCATION};
+pub use self::estimate::NO_LOCATION;
 use self::estimate::{Estimator, Window};
 use crate::attach::{self, Closing, Governable, Throttleable};
 use crate::followed::Followed;
@@ -116,7 +116,7 @@ pub struct Living {
     /// The processes that are traced now.
     pub pids: Vec<u32>,
     /// Threads that have ended since this was last looked at.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<LocationId>,
 }
 
 /// A region that cannot be throttled: its probes go only with those of others.
@@ -411,7 +411,7 @@ impl<'a> Governor<'a> {
         let time = host::now();
         for &id in ids {
             self.context.programs.restore(id.0)?;
-            self.estimator.restore(id, time.0);
+            self.estimator.restore(id);
             self.set_level(id, Level::Full, time);
         }
         self.changed = Instant::now();
@@ -494,8 +494,8 @@ impl<'a> Governor<'a> {
         let counted = self.context.programs.counted_calls()?;
         let cost_of = |id| self.regions.get(&id).filter(|_| regions.contains(&id)).map(|region| region.count);
         self.estimator.add(&counted, window, cost_of);
-        let gone: HashSet<u32> = ended.iter().map(|thread| thread.location.0).collect();
-        ended.iter().for_each(|thread| self.estimator.end(thread));
+        let gone: HashSet<u32> = ended.iter().map(|location| location.0).collect();
+        ended.iter().for_each(|&location| self.estimator.end(location));
         let past = counted.iter().map(|place| &place.key).filter(|key| gone.contains(&key.location));
         self.context.programs.forget_counted(past)
     }
@@ -503,7 +503,7 @@ impl<'a> Governor<'a> {
     fn report(&mut self) -> Result<(), Error> {
         self.reported = Instant::now();
         let _ = self.context.outbox.send(Report::Overhead(self.overhead()));
-        let _ = self.context.outbox.send(Report::Estimates(self.estimator.estimates(host::now().0)));
+        let _ = self.context.outbox.send(Report::Estimates(self.estimator.estimates()));
         Ok(())
     }
 }

@@ -19,8 +19,8 @@ use rtrace_bpf::wire::{
 };
 use rtrace_bpf::{Error, Programs, Records};
 use rtrace_model::{
-    Batch, Call, CallRange, ContextId, Definition, Ending, Estimate, Event, EventKind, Item, Location, LocationId,
-    Loss, LossReason, Metric, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
+    Batch, Call, ContextId, Definition, Ending, Estimate, Event, EventKind, Item, Location, LocationId, Loss,
+    LossReason, Metric, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
 };
 
 pub use self::call_sites::CallSites;
@@ -30,7 +30,7 @@ use self::processes::Processes;
 pub use self::rings::Rings;
 use crate::address_spaces::AddressSpaces;
 use crate::contexts::Found;
-use crate::governor::{Ended, NO_LOCATION};
+use crate::governor::NO_LOCATION;
 use crate::host;
 use crate::pipeline::Pipeline;
 use crate::values::Captured;
@@ -95,7 +95,7 @@ pub struct Source<'a> {
     /// Where calls are folded.
     paths: Option<Paths>,
     /// Threads that have ended of late.
-    ended: Vec<Ended>,
+    ended: Vec<LocationId>,
     /// Calls with a record by region.
     by_region: Vec<u64>,
     summary: Summary,
@@ -151,7 +151,7 @@ impl<'a> Source<'a> {
     }
 
     /// The threads that have ended since the last call.
-    pub fn take_ended(&mut self) -> Vec<Ended> {
+    pub fn take_ended(&mut self) -> Vec<LocationId> {
         std::mem::take(&mut self.ended)
     }
 
@@ -162,9 +162,7 @@ impl<'a> Source<'a> {
     pub fn estimated(&mut self, mut estimates: Vec<Estimate>) -> Result<(), Error> {
         let sum = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum();
         self.summary.counted = sum(|estimate| estimate.counted);
-        self.summary.estimated = sum(|estimate| estimate.estimated);
-        let most = estimates.iter().map(|estimate| estimate.most).sum();
-        self.summary.estimated_range = CallRange(sum(|estimate| estimate.least), most);
+        self.summary.throttled_least = (!estimates.is_empty()).then(|| sum(|estimate| estimate.least));
         // What was throttled from the beginning may have been called by threads of which none is known.
         let any = self.locations.keys().min().copied();
         estimates.retain_mut(|estimate| {
@@ -500,7 +498,7 @@ impl<'a> Source<'a> {
             self.pipeline.send(Item::Define(vec![Definition::Location(location.clone())]));
             self.locations.insert(id, location);
             self.programs.forget_location(id)?;
-            self.ended.push(Ended { location: LocationId(id), time: Timestamp(record.end) });
+            self.ended.push(LocationId(id));
             if let Some(paths) = &mut self.paths {
                 paths.location_ended(id);
             }

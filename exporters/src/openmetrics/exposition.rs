@@ -11,7 +11,7 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use rtrace_model::{CallRange, LossReason};
+use rtrace_model::LossReason;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::figures::{Function, Shown, Sums};
@@ -112,14 +112,8 @@ impl Writer<'_> {
         let help = "Further calls that the budget left without a record: at least so many.";
         let mut family = self.family("rtrace_throttled_calls_least", help, MetricType::Gauge)?;
         for function in functions {
-            let Some(CallRange(least, _)) = function.unseen else { continue };
+            let Some(least) = function.unseen else { continue };
             of(&mut family, function)?.encode_gauge(&least)?;
-        }
-        let help = "Further calls that the budget left without a record: at most so many, where that is known.";
-        let mut family = self.family("rtrace_throttled_calls_most", help, MetricType::Gauge)?;
-        for function in functions {
-            let Some(CallRange(_, Some(most))) = function.unseen else { continue };
-            of(&mut family, function)?.encode_gauge(&most)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use rtrace_model::{
-    Batch, CallRange, Definition, Ending, Estimate, EventKind, HISTOGRAM_BUCKETS, Header, Level, LibraryId, LocationId,
+    Batch, Definition, Ending, Estimate, EventKind, HISTOGRAM_BUCKETS, Header, Level, LibraryId, LocationId,
     LossReason, PathId, PathProfile, Region, RegionId, escape, histogram_bucket,
 };
 
@@ -61,7 +61,7 @@ pub(super) struct Function {
     /// Whether a budget has its probes out; `None` while it never had.
     pub(super) is_throttled: Option<bool>,
     /// Further calls, which the budget left without a record.
-    pub(super) unseen: Option<CallRange>,
+    pub(super) unseen: Option<u64>,
 }
 
 /// What is shown to who asks.
@@ -99,10 +99,8 @@ impl Figures {
         let mut shown = self.shown.clone();
         for (&(_, region), estimate) in &self.estimates {
             let Some(&Some(place)) = self.by_region.get(region.index()) else { continue };
-            let CallRange(least, most) = shown.functions[place].unseen.unwrap_or_default();
-            let most = most.zip(estimate.most).map(|(sum, most)| sum.saturating_add(most + estimate.counted));
-            let least = least.saturating_add(estimate.least + estimate.counted);
-            shown.functions[place].unseen = Some(CallRange(least, most));
+            let unseen = &mut shown.functions[place].unseen;
+            *unseen = Some(unseen.unwrap_or_default().saturating_add(estimate.least + estimate.counted));
         }
         shown
     }

@@ -15,9 +15,7 @@ impl Row for Estimate {
             ("location", column::int32(rows().map(|row| row.location.0)), false),
             ("region", column::int32(rows().map(|row| row.region.0)), false),
             ("counted", column::int64(rows().map(|row| row.counted)), false),
-            ("estimated", column::optional_int64(rows().map(|row| row.most.map(|_| row.estimated))), true),
             ("least", column::int64(rows().map(|row| row.least)), false),
-            ("most", column::optional_int64(rows().map(|row| row.most)), true),
         ])
     }
 
@@ -25,16 +23,12 @@ impl Row for Estimate {
         let location = columns.int32("location")?;
         let region = columns.int32("region")?;
         let counted = columns.int64("counted")?;
-        let estimated = columns.optional_int64("estimated")?;
         let least = columns.int64("least")?;
-        let most = columns.optional_int64("most")?;
         let estimate = |row: usize| Estimate {
             location: LocationId(location[row]),
             region: RegionId(region[row]),
             counted: counted[row],
-            estimated: estimated[row].unwrap_or(least[row]),
             least: least[row],
-            most: most[row],
         };
         Ok((0..columns.rows()).map(estimate).collect())
     }

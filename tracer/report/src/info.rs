@@ -8,8 +8,7 @@ use std::path::Path;
 
 use rtrace_exporters::{Error, TraceSet};
 use rtrace_model::{
-    CallRange, Estimate, EventKind, Loss, Overhead, Untimed, Window, counted, escape, estimated, format_ns, grouped,
-    text_of_os,
+    Estimate, EventKind, Loss, Overhead, Untimed, Window, at_least, counted, escape, format_ns, grouped, text_of_os,
 };
 use serde::Serialize;
 
@@ -37,10 +36,8 @@ pub struct Info {
     pub libraries: Vec<Library>,
     /// Calls beside these that a budget left without a record: counted exactly.
     pub counted: u64,
-    /// And not seen: about so many.
-    pub estimated: u64,
-    /// At least so many, and at most where that is known.
-    pub estimated_range: CallRange,
+    /// And not seen: at least so many; absent where the budget left none out.
+    pub throttled_least: Option<u64>,
     /// Functions that were left out.
     pub refused: usize,
     /// Calls and events known to be missing.
@@ -163,14 +160,11 @@ impl Info {
         }
         let bytes = size_of(directory);
         let sum = |of: fn(&Estimate) -> u64| trace.estimates().map(|estimate| of(&estimate)).sum();
-        let of_rows =
-            || CallRange(sum(|estimate| estimate.least), trace.estimates().map(|estimate| estimate.most).sum());
         Ok(Info {
             recordings: trace.traces().map(Recording::of).collect(),
             calls,
             counted: sum(|estimate| estimate.counted),
-            estimated: sum(|estimate| estimate.estimated),
-            estimated_range: trace.summary().map_or_else(of_rows, |summary| summary.estimated_range),
+            throttled_least: trace.estimates().map(|estimate| estimate.least).reduce(|a, b| a + b),
             duration_ns: duration(&trace),
             processes: processes(&trace),
             threads: trace.locations().len(),
@@ -297,8 +291,8 @@ impl Info {
         if self.counted > 0 {
             lines.push(plain("counted", format!("{} more, exactly, without a record", grouped(self.counted))));
         }
-        if self.estimated_range != CallRange::default() {
-            lines.push(plain("estimated", estimated(self.estimated, self.estimated_range)));
+        if let Some(least) = self.throttled_least {
+            lines.push(plain("estimated", at_least(least)));
         }
         if let Some(unseen) = self.unseen.filter(|&unseen| unseen > 0) {
             let share = 100.0 * unseen as f64 / self.calls.max(1) as f64;
@@ -335,7 +329,7 @@ impl Info {
         if self.overwritten > 0 {
             lines.push(warning("overwritten", counted(self.overwritten, "probe")));
         }
-        if self.estimated_range != CallRange::default() {
+        if self.throttled_least.is_some() {
             lines.push(warning("incomplete", "the budget left calls out".to_owned()));
         }
         let withheld = |program: &String| warning("not recorded", format!("{program}, which has other rights"));

@@ -74,7 +74,7 @@ fn without_record(trace: &TraceSet, is_part: bool) -> Option<String> {
     let regions: BTreeSet<_> = trace.estimates().map(|estimate| estimate.region).collect();
     let said = match is_part {
         true => "calls without a record are not here, as they have no time",
-        false => "calls and counted are exact, estimated is not",
+        false => "calls and counted are exact, further calls are known by a lower bound alone",
     };
     (!regions.is_empty()).then(|| {
         format!(

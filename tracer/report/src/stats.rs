@@ -14,13 +14,9 @@ pub(super) struct Stats {
     exclusive: u64,
     /// Calls known to be missing.
     pub(super) lost: u64,
-    /// Calls without a record that were counted, and about so many that were not seen: at least, at most, or
-    /// nobody knows how many at most.
+    /// Calls without a record that were counted, and those that were not seen: at least so many.
     counted: u64,
-    estimated: u64,
     least: u64,
-    most: u64,
-    is_unbounded: bool,
     /// Number and sum of the durations in `latency`.
     timed: u64,
     sum: u64,
@@ -74,10 +70,7 @@ impl Stats {
     /// Adds calls without a record.
     pub(super) fn add_estimate(&mut self, estimate: &Estimate) {
         self.counted += estimate.counted;
-        self.estimated += estimate.estimated;
         self.least += estimate.least;
-        self.most += estimate.most.unwrap_or_default();
-        self.is_unbounded |= estimate.most.is_none();
     }
 
     fn mean(&self) -> Option<u64> {
@@ -98,7 +91,7 @@ impl Stats {
     /// What rows are sorted by; absent where it is the name.
     pub(super) fn figure(&self, sort: Sort) -> Option<u64> {
         match sort {
-            Sort::Calls => Some(self.calls + self.counted + self.estimated),
+            Sort::Calls => Some(self.calls + self.counted + self.least),
             Sort::Inclusive => self.inclusive(),
             Sort::Exclusive => self.exclusive(),
             Sort::Mean => self.mean(),
@@ -122,10 +115,7 @@ impl Stats {
         self.exclusive = self.exclusive.saturating_add(other.exclusive);
         self.lost += other.lost;
         self.counted += other.counted;
-        self.estimated += other.estimated;
         self.least += other.least;
-        self.most += other.most;
-        self.is_unbounded |= other.is_unbounded;
         self.timed += other.timed;
         self.sum = self.sum.saturating_add(other.sum);
         self.min = self.min.into_iter().chain(other.min).min();
@@ -152,7 +142,7 @@ impl Stats {
     }
 
     fn has_time(&self) -> bool {
-        self.calls > self.untimed() || self.calls + self.lost + self.counted + self.estimated == 0
+        self.calls > self.untimed() || self.calls + self.lost + self.counted + self.least == 0
     }
 
     /// Whether a call has a known duration.
@@ -163,10 +153,6 @@ impl Stats {
     /// Calls on record that were not timed.
     pub(super) fn untimed(&self) -> u64 {
         self.endings[Ending::Unseen as usize]
-    }
-
-    fn bounded(&self, calls: u64) -> Value {
-        if self.is_unbounded { Value::Absent } else { Value::Count(calls) }
     }
 
     /// The values of [`FIGURES`]; `total` is the time of all rows.
@@ -189,9 +175,7 @@ impl Stats {
             self.max.into(),
             Value::Count(self.lost),
             Value::Count(self.counted),
-            self.bounded(self.estimated),
             Value::Count(self.least),
-            self.bounded(self.most),
             returned,
             unwound,
             open,
@@ -205,10 +189,10 @@ impl Stats {
 pub(super) const TIMED: Column = Column::new("timed", "timed").seat(1).rank(6).shown(Shown::Never);
 
 /// Figures of calls that have no time of their own.
-pub(super) const TIMELESS: [&str; 5] = ["lost", "counted", "estimated", "estimated_least", "estimated_most"];
+pub(super) const TIMELESS: [&str; 3] = ["lost", "counted", "estimated_least"];
 
 /// The columns of figures.
-pub(super) const FIGURES: [Column; 22] = [
+pub(super) const FIGURES: [Column; 20] = [
     Column::new("calls", "calls").seat(0),
     TIMED,
     Column::new("share", "share").heading("inclusive").seat(2).rank(2).with_bar().shown(Shown::Never),
@@ -223,9 +207,7 @@ pub(super) const FIGURES: [Column; 22] = [
     Column::new("max_ns", "max").rank(5),
     Column::new("lost", "lost").rank(1).shown(Shown::IfNotZero),
     Column::new("counted", "counted").rank(2).shown(Shown::IfNotZero),
-    Column::new("estimated", "estimated").rank(2).shown(Shown::IfNotZero),
-    Column::new("estimated_least", "at least").rank(3).shown(Shown::IfNotZero),
-    Column::new("estimated_most", "at most").rank(3).shown(Shown::IfNotZero),
+    Column::new("estimated_least", "at least").rank(2).shown(Shown::IfNotZero),
     Column::new("returned", "returned").rank(5).shown(Shown::Never),
     Column::new("unwound", "unwound").rank(5).shown(Shown::IfNotZero),
     Column::new("open", "open").rank(5).shown(Shown::IfNotZero),

@@ -57,7 +57,7 @@ impl Silence {
             let word = shell_quote(path.display().to_string());
             tell!("{} was loaded, too, and is not {library}: `--lib {word}` traces it", path.display());
         }
-        if summary.calls + summary.counted + summary.estimated == 0 && summary.is_complete() {
+        if summary.calls + summary.counted == 0 && summary.is_complete() {
             self.lines().iter().for_each(|line| tell!("{line}"));
         }
     }

@@ -4,10 +4,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
 use rtrace_bpf::Error;
-use rtrace_model::{Base, Event, EventKind, Item, Metric, MetricId, Sample, Scope, Span};
+use rtrace_model::{Base, Event, EventKind, Item, LocationId, Metric, MetricId, Sample, Scope, Span};
 
 use crate::attach::Governable;
-use crate::governor::{Ended, Living, Report};
+use crate::governor::{Living, Report};
 use crate::host;
 use crate::pipeline::Pipeline;
 use crate::source::Source;
@@ -55,7 +55,7 @@ impl Governing {
     }
 
     /// Lets the governor know what runs.
-    pub fn tell(&self, pids: Vec<u32>, mut ended: Vec<Ended>) {
+    pub fn tell(&self, pids: Vec<u32>, mut ended: Vec<LocationId>) {
         let mut living = self.living.lock().unwrap_or_else(PoisonError::into_inner);
         living.pids = pids;
         living.ended.append(&mut ended);

@@ -88,35 +88,28 @@ struct Percentiles {
 pub struct WithoutRecord {
     /// Counted, exactly.
     pub counted: u64,
-    /// Not seen: about so many.
-    pub estimated: u64,
-    /// Whether nobody knows how many more.
-    is_unbounded: bool,
+    /// Not seen, at least; `None` where none was left out.
+    pub least: Option<u64>,
 }
 
 impl WithoutRecord {
     /// Takes in those of a function on a thread.
     pub fn add(&mut self, estimate: &Estimate) {
         self.counted += estimate.counted;
-        self.estimated += estimate.estimated;
-        self.is_unbounded |= estimate.most.is_none();
+        *self.least.get_or_insert_default() += estimate.least;
     }
 
     /// What stands before a number of calls that these are part of.
     pub fn mark(&self) -> &'static str {
-        match (self.is_unbounded, self.estimated) {
-            (true, _) => "≥",
-            (false, 0) => "",
-            (false, _) => "~",
-        }
+        if self.least.is_some() { "≥" } else { "" }
     }
 }
 
 impl Function {
     /// Calls with and without a record.
     pub fn all_calls(&self) -> u64 {
-        let WithoutRecord { counted, estimated, .. } = self.without_record;
-        self.calls + counted + estimated
+        let WithoutRecord { counted, least } = self.without_record;
+        self.calls + counted + least.unwrap_or_default()
     }
 
     /// A region without calls.

@@ -53,13 +53,12 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         facts.push((Cow::from(text), style));
     };
     fact(counted(state.calls, "call"), theme.title());
-    let WithoutRecord { counted: counted_only, estimated, .. } = state.without_record;
+    let WithoutRecord { counted: counted_only, least } = state.without_record;
     if counted_only > 0 {
         fact(format!("+{} counted", grouped(counted_only)), Style::new());
     }
-    match state.without_record.mark() {
-        "" => {}
-        mark => fact(format!("+{mark}{} estimated", grouped(estimated)), theme.bad()),
+    if let Some(least) = least {
+        fact(format!("+≥{} unseen", grouped(least)), theme.bad());
     }
     fact(format!("{}/s", grouped(rate.round() as u64)), Style::new());
     let lost = state.log.lost();

@@ -1,7 +1,7 @@
 //! What a recording says, in sentences: first whether it can be trusted, then where the time went.
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{EventKind, Loss, Untimed, escape, estimated, format_ns, slowdown};
+use rtrace_model::{EventKind, Loss, Untimed, at_least, escape, format_ns, slowdown};
 use serde_json::{Value as Json, json};
 
 use super::rows;
@@ -52,9 +52,9 @@ pub(super) fn verdicts(
         let text = "No call was recorded: the functions below had probes, and none of them was called.";
         said.push((Tone::Warning, text.to_owned()));
     }
-    if info.estimated > 0 || info.counted > 0 || info.estimated_range != rtrace_model::CallRange::default() {
-        let about = estimated(info.estimated, info.estimated_range);
-        let text = format!("A budget left calls without a record: {} counted exactly, {about}.", info.counted);
+    if let Some(least) = info.throttled_least {
+        let unseen = at_least(least);
+        let text = format!("A budget left calls without a record: {} counted exactly, {unseen}.", info.counted);
         said.push((Tone::Warning, text));
     }
     said.extend(slowdown_of(trace)?.map(|percent| (Tone::Warning, sentence(&slowdown(percent)))));

@@ -200,7 +200,7 @@ const SORT: [Choice<Sort>; 11] = [
 ];
 
 /// The headings of figures.
-const COLUMNS: [&str; 31] = [
+const COLUMNS: [&str; 29] = [
     "calls",
     "timed",
     "share",
@@ -222,9 +222,7 @@ const COLUMNS: [&str; 31] = [
     "max",
     "lost",
     "counted",
-    "estimated",
     "at least",
-    "at most",
     "returned",
     "unwound",
     "open",

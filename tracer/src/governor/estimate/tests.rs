@@ -38,70 +38,49 @@ impl Simulated {
     }
 
     fn estimate(&self) -> Estimate {
-        let estimates = self.estimator.estimates(self.now);
+        let estimates = self.estimator.estimates();
         assert_eq!(estimates.len(), 1);
         estimates[0]
     }
 
-    fn assert_truth_in_range(&self) {
+    fn assert_no_more_than_truth(&self) {
         let estimate = self.estimate();
         assert_eq!(estimate.counted, self.counted);
         assert!(estimate.least <= self.truth, "{} calls: {estimate:?}", self.truth);
-        assert!(estimate.most.is_none_or(|most| self.truth <= most), "{} calls: {estimate:?}", self.truth);
     }
 }
 
 #[test]
-fn a_steady_pace_is_a_range_with_the_truth_in_it() {
+fn of_a_steady_pace_a_good_part_is_known() {
     for (pace, hit, measured) in [(20_000, 1_000, 1_000.0), (9_000, 1_000, 700.0), (5_000, 1_000, 1_300.0)] {
         let mut target = Simulated::new(hit, measured);
-        target.run(pace, 40).assert_truth_in_range();
-        let Estimate { estimated, most, .. } = target.estimate();
-        assert!(most.is_some(), "{:?}", target.estimate());
-        assert!(estimated.abs_diff(target.truth) < target.truth / 3, "{} calls: {:?}", target.truth, target.estimate());
+        target.run(pace, 40).assert_no_more_than_truth();
+        assert!(target.estimate().least > target.truth / 4, "{} calls: {:?}", target.truth, target.estimate());
     }
 }
 
 /// What its own probe takes hides the pace.
 #[test]
-fn of_a_function_of_some_nanoseconds_only_a_lower_bound_is_known() {
+fn of_a_function_of_some_nanoseconds_little_is_known() {
     let mut target = Simulated::new(1_000, 900.0);
-    target.run(80, 40).assert_truth_in_range();
-    let Estimate { estimated, least, most, .. } = target.estimate();
-    assert_eq!((estimated, most), (least, None));
-    assert!(least > 0);
+    target.run(80, 40).assert_no_more_than_truth();
+    assert!(target.estimate().least > 0);
 }
 
 #[test]
-fn few_windows_give_no_upper_bound() {
-    let mut target = Simulated::new(1_000, 1_000.0);
-    target.run(20_000, 5).assert_truth_in_range();
-    assert_eq!(target.estimate().most, None);
-}
-
-#[test]
-fn a_loop_that_becomes_slower_or_quicker_stays_in_the_range() {
+fn of_a_loop_that_becomes_slower_or_quicker_there_are_no_fewer_calls() {
     for (before, after) in [(80, MS), (20_000, MS), (MS, 20_000), (30_000, 60_000), (10_000, 3_000)] {
         let mut target = Simulated::new(1_000, 1_000.0);
-        target.run(before, 17).run(after, 23).assert_truth_in_range();
-        target.run(before, 3).assert_truth_in_range();
+        target.run(before, 17).run(after, 23).assert_no_more_than_truth();
+        target.run(before, 3).assert_no_more_than_truth();
     }
-}
-
-/// A burst between windows is not known, however quiet they are.
-#[test]
-fn bursts_that_windows_seldom_meet_are_allowed_for() {
-    let mut target = Simulated::new(1_000, 1_000.0);
-    target.run(MS, 10).run(2_000, 1).run(MS, 10);
-    target.truth += 190 * MS / 2_000;
-    target.assert_truth_in_range();
 }
 
 #[test]
 fn what_is_restored_goes_unseen_no_more() {
     let mut target = Simulated::new(1_000, 1_000.0);
     target.run(20_000, 20);
-    target.estimator.restore(REGION, target.now);
+    target.estimator.restore(REGION);
     let before = target.estimate();
     target.now += 5_000 * MS;
     assert_eq!(target.estimate(), before);
@@ -109,20 +88,11 @@ fn what_is_restored_goes_unseen_no_more() {
 }
 
 #[test]
-fn a_thread_that_no_window_could_meet_leaves_no_upper_bound() {
-    let mut target = Simulated::new(1_000, 1_000.0);
-    target.run(20_000, 40);
-    assert!(target.estimate().most.is_some());
-    target.estimator.end(&Ended { location: LocationId(7), time: Timestamp(target.now) });
-    assert_eq!(target.estimate().most, None);
-}
-
-#[test]
 fn a_thread_that_ends_keeps_what_is_known_of_it() {
     let mut target = Simulated::new(1_000, 1_000.0);
     target.run(20_000, 40);
     let before = target.estimate();
-    target.estimator.end(&Ended { location: LocationId(LOCATION), time: Timestamp(target.now) });
+    target.estimator.end(LocationId(LOCATION));
     assert_eq!(target.estimate(), before);
 }
 
@@ -141,11 +111,10 @@ fn of_a_function_that_no_window_has_met_there_may_be_any_number_of_calls() {
     let unmet = RegionId(7);
     target.estimator.throttle([unmet].into_iter(), 0);
     target.run(20_000, 20);
-    target.estimator.restore(unmet, target.now);
-    let estimates = target.estimator.estimates(target.now);
-    let of_unmet =
-        estimates.iter().find(|estimate| estimate.region == unmet).map(|of| (of.location.0, of.least, of.most));
-    assert_eq!(of_unmet, Some((LOCATION, 0, None)));
+    target.estimator.restore(unmet);
+    let estimates = target.estimator.estimates();
+    let of_unmet = estimates.iter().find(|estimate| estimate.region == unmet).map(|of| (of.location.0, of.least));
+    assert_eq!(of_unmet, Some((LOCATION, 0)));
     assert_eq!(estimates.len(), 2);
 }
 
@@ -155,6 +124,6 @@ fn where_no_window_has_met_any_call_nothing_is_known_either() {
     estimator.throttle([REGION].into_iter(), 0);
     let window = Window { from: 5 * MS, to: 6 * MS };
     estimator.add(&[], window, |_| Some(1_000.0));
-    let none = Estimate { location: NO_LOCATION, region: REGION, counted: 0, estimated: 0, least: 0, most: None };
-    assert_eq!(estimator.estimates(7 * MS), [none]);
+    let none = Estimate { location: NO_LOCATION, region: REGION, counted: 0, least: 0 };
+    assert_eq!(estimator.estimates(), [none]);
 }
