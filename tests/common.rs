@@ -6,6 +6,7 @@ pub mod profile;
 pub mod python;
 pub mod recording;
 pub mod rtrace;
+pub mod running;
 pub mod scenario;
 pub mod skip;
 pub mod sources;

@@ -5,3 +5,4 @@ mod filters;
 mod kernel;
 mod oracles;
 mod targets;
+mod zoo;

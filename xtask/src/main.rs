@@ -11,6 +11,7 @@ mod lint;
 mod packages;
 mod process;
 mod python;
+#[path = "../../tests/common/running.rs"]
 mod running;
 mod screens;
 mod soak;
@@ -19,7 +20,7 @@ mod tidy;
 mod vm;
 mod zoo;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -80,9 +81,6 @@ enum Task {
     Zoo {
         /// Names in tests/zoo/zoo.toml, and only print; all if none is given
         programs: Vec<String>,
-        /// The rtrace to use [default: built from these sources]
-        #[arg(long, value_name = "PATH")]
-        rtrace: Option<PathBuf>,
     },
     /// Attach to servers under load and detach or be killed again and again, and compare their code with its files
     Soak(soak::Options),
@@ -99,7 +97,7 @@ fn main() -> ExitCode {
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Bench { rounds, parts } => bench::run(rounds, &parts),
         Task::Vm { kernels, tests } => vm::run(&kernels, &tests),
-        Task::Zoo { programs, rtrace } => zoo::run(&programs, rtrace),
+        Task::Zoo { programs } => zoo::run(&programs),
         Task::Soak(options) => soak::run(&options),
     };
     match result {

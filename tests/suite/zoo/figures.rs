@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
+
+use crate::common::rtrace;
 
 /// Calls of a function.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -37,10 +38,10 @@ struct Row {
 
 impl Figures {
     /// Reads a trace.
-    pub fn of(rtrace: &Path, trace: &Path) -> Result<Figures> {
-        let mut report = Command::new(rtrace);
+    pub fn of(trace: &Path) -> Result<Figures> {
+        let mut report = rtrace::command();
         report.arg("report").arg(trace).args(["--format", "json", "--columns", "calls,returned,unwound,unseen,lost"]);
-        Figures::parse(&crate::process::output(&mut report)?)
+        Figures::parse(&super::output(&mut report)?)
     }
 
     fn parse(text: &str) -> Result<Figures> {

@@ -1,4 +1,6 @@
-//! Programs that run beside a task, which hears what they say.
+//! Programs that run beside a task or a test, which hears what they say.
+
+#![allow(dead_code, reason = "tests and `cargo xtask soak` share it, and neither needs all of it")]
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -33,7 +35,7 @@ impl Running {
         command: &mut Command,
         of: impl FnOnce(&mut Child) -> Option<R>,
     ) -> Result<Running> {
-        let shown = crate::process::shown(command);
+        let shown = format!("{command:?}");
         // SAFETY: between fork and exec it does nothing but one system call.
         unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::INT))?)) };
         let mut child = command

@@ -9,8 +9,9 @@ use anyhow::{Context as _, Result, bail};
 
 use super::figures::Figures;
 use super::list::{self, Program};
-use super::process::{Ran, Truths, is_talk, told};
-use crate::running::Running;
+use super::ran::{Ran, Truths, is_talk, told};
+use crate::common::rtrace;
+use crate::common::running::Running;
 
 /// What came of a program that was traced.
 #[derive(Clone, Debug)]
@@ -28,10 +29,10 @@ pub struct Traced {
 }
 
 /// Traces the program from its first instruction.
-pub fn run(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced> {
+pub fn run(program: &Program, folder: &Path) -> Result<Traced> {
     let trace = empty(folder)?;
     let companion = Companion::start(program, folder)?;
-    let mut command = recorder(rtrace, "run", program, folder, &trace);
+    let mut command = recorder("run", program, folder, &trace);
     let plain = program.command(folder);
     command.arg("--").arg(plain.get_program()).args(plain.get_args());
     let errors = folder.join("stderr");
@@ -45,21 +46,21 @@ pub fn run(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced> {
         ran: Ran { stdout: lines.into_iter().filter(|line| !is_talk(line)).collect(), status },
         said: said.lines().map(str::to_owned).collect(),
         rtrace: None,
-        figures: figures(rtrace, &trace)?,
+        figures: figures(&trace)?,
         disturbed,
     })
 }
 
 /// Attaches to the program when it is ready, and lets it work then.
-pub fn attach(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced> {
+pub fn attach(program: &Program, folder: &Path) -> Result<Traced> {
     let trace = empty(folder)?;
     let companion = Companion::start(program, folder)?;
     let running = Running::start(&mut program.command(folder))?;
     if let Some(script) = &program.between {
-        crate::process::output(list::shell(script, folder, Some(running.pid())).env("RTRACE", rtrace))?;
+        super::output(&mut list::shell(script, folder, Some(running.pid())))?;
     }
-    let observer = observe(program, folder, rtrace, running.pid())?;
-    let mut command = recorder(rtrace, "attach", program, folder, &trace);
+    let observer = observe(program, folder, running.pid())?;
+    let mut command = recorder("attach", program, folder, &trace);
     command.args(["--budget", "none", "-p", &running.pid().to_string()]).stderr(Stdio::piped());
     let mut recording = Running::listen(&mut command, |child| child.stderr.take())?;
     // Where it refuses, that is heard at its end.
@@ -76,21 +77,21 @@ pub fn attach(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced>
         ran: Ran { stdout: lines.into_iter().filter(|line| !is_talk(line)).collect(), status },
         said,
         rtrace: Some(of_rtrace),
-        figures: figures(rtrace, &trace)?,
+        figures: figures(&trace)?,
         disturbed,
     })
 }
 
-fn recorder(rtrace: &Path, verb: &str, program: &Program, folder: &Path, trace: &Path) -> Command {
-    let mut command = Command::new(rtrace);
+fn recorder(verb: &str, program: &Program, folder: &Path, trace: &Path) -> Command {
+    let mut command = rtrace::command();
     command.args([verb, "--no-tui", "-o"]).arg(trace).args(program.selection(folder)).current_dir(folder);
     command
 }
 
-fn observe(program: &Program, folder: &Path, rtrace: &Path, pid: u32) -> Result<Option<Running>> {
+fn observe(program: &Program, folder: &Path, pid: u32) -> Result<Option<Running>> {
     let Some(script) = &program.observer else { return Ok(None) };
     let mut shell = list::shell(&format!("exec 2>&1; {script}"), folder, Some(pid));
-    let mut observer = Running::listen(shell.env("RTRACE", rtrace), |child| child.stdout.take())?;
+    let mut observer = Running::listen(&mut shell, |child| child.stdout.take())?;
     if let Some(text) = &program.observing {
         observer.wait_for(text).context("of the observer")?;
     }
@@ -128,7 +129,7 @@ fn empty(folder: &Path) -> Result<PathBuf> {
     }
 }
 
-fn figures(rtrace: &Path, trace: &Path) -> Result<Option<Figures>> {
+fn figures(trace: &Path) -> Result<Option<Figures>> {
     let has_trace = trace.join("trace.json").exists();
-    has_trace.then(|| Figures::of(rtrace, trace)).transpose()
+    has_trace.then(|| Figures::of(trace)).transpose()
 }

@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
+use crate::common::target::TESTS;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
@@ -94,7 +96,7 @@ pub fn choose(names: &[String]) -> Result<Vec<Program>> {
 }
 
 fn here() -> PathBuf {
-    crate::root().join("tests/zoo")
+    Path::new(TESTS).join("zoo")
 }
 
 impl Program {
@@ -124,6 +126,7 @@ pub fn command(words: &[String], folder: &Path) -> Command {
 pub fn shell(script: &str, folder: &Path, pid: Option<u32>) -> Command {
     let mut shell = Command::new("bash");
     shell.args(["-euc", script]).current_dir(folder).env("HERE", here()).env("OUT", folder);
+    shell.env("RTRACE", env!("CARGO_BIN_EXE_rtrace"));
     if let Some(pid) = pid {
         shell.env("PID", pid.to_string());
     }

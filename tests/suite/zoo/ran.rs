@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 
 use anyhow::Result;
 
-use crate::running::Running;
+use crate::common::running::Running;
 
 /// What a program printed, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
