@@ -40,6 +40,7 @@ mod definition;
 mod estimate;
 mod event;
 mod item;
+mod known;
 mod latency;
 mod libraries;
 mod loss;
@@ -70,6 +71,7 @@ pub use definition::{
 pub use estimate::{Estimate, Level, at_least};
 pub use event::{Event, EventKind, slowdown};
 pub use item::Item;
+pub use known::known;
 pub use latency::{FEW_DURATIONS, Latency, three_digits};
 pub use libraries::name_apart;
 pub use loss::{Loss, LossReason};

@@ -1,10 +1,6 @@
-//! Which functions wait: known by name, whatever library has them. The table is at the end; to teach rtrace another
-//! function, add its name there.
+//! Which functions wait: known by name, whatever library has them.
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
-
-use crate::Region;
+use crate::{Region, known};
 
 /// What a function waits for. Its time is not work, also where it spins on a CPU meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,8 +58,12 @@ impl Wait {
     pub fn of(name: &str) -> Option<Wait> {
         let bare = name.trim_start_matches('_');
         let bare = bare.strip_suffix("_chk").unwrap_or(bare);
-        let by_prefix = || PREFIXES.iter().find(|(prefix, _)| bare.starts_with(prefix)).map(|&(_, wait)| wait);
-        NAMES.get(bare).copied().or_else(by_prefix)
+        known("waits", bare).and_then(Wait::named)
+    }
+
+    /// The one with this [name](Wait::name).
+    pub fn named(name: &str) -> Option<Wait> {
+        Wait::ALL.into_iter().find(|wait| wait.name() == name)
     }
 }
 
@@ -74,255 +74,6 @@ impl Region {
         symbols.chain([self.name.as_str()]).find_map(Wait::of)
     }
 }
-
-/// The names in the table, for a search.
-static NAMES: LazyLock<HashMap<&str, Wait>> =
-    LazyLock::new(|| TABLE.iter().flat_map(|&(wait, names)| names.iter().map(move |&name| (name, wait))).collect());
-
-/// Beginnings of names, without leading underscores; the first that fits decides.
-const PREFIXES: &[(&str, Wait)] = &[
-    ("MPI_", Wait::Communication),
-    ("PMPI_", Wait::Communication),
-    ("MPIX_", Wait::Communication),
-    ("mpi_", Wait::Communication),
-    ("pmpi_", Wait::Communication),
-    ("shmem_barrier", Wait::Barrier),
-    ("shmem_sync", Wait::Barrier),
-    ("shmem_wait", Wait::Communication),
-    ("gomp_barrier_wait", Wait::Barrier),
-    ("gomp_team_barrier_wait", Wait::Barrier),
-    ("std::condition_variable::wait", Wait::Condition),
-    ("std::condition_variable_any::wait", Wait::Condition),
-    ("std::this_thread::__sleep_for", Wait::Sleep),
-    ("std::__atomic_futex_unsigned_base::_M_futex_wait", Wait::Condition),
-    ("QWaitCondition::wait", Wait::Condition),
-    ("QThread::wait", Wait::Join),
-    ("QThread::sleep", Wait::Sleep),
-    ("QThread::msleep", Wait::Sleep),
-    ("QThread::usleep", Wait::Sleep),
-    ("QMutex::lock", Wait::Lock),
-    ("QBasicMutex::lockInternal", Wait::Lock),
-    ("QSemaphore::acquire", Wait::Lock),
-];
-
-/// Names without leading underscores and the `_chk` of fortified functions.
-const TABLE: &[(Wait, &[&str])] = &[
-    (
-        Wait::Communication,
-        &["shmem_quiet", "shmem_fence", "ncclGroupEnd", "opal_progress", "ucp_worker_wait", "ucp_worker_progress"],
-    ),
-    (
-        Wait::Barrier,
-        &[
-            "pthread_barrier_wait",
-            "uv_barrier_wait",
-            "GOMP_barrier",
-            "GOMP_barrier_cancel",
-            "GOMP_loop_end",
-            "GOMP_loop_end_cancel",
-            "GOMP_sections_end",
-            "GOMP_sections_end_cancel",
-            "GOMP_taskwait",
-            "GOMP_taskwait_depend",
-            "GOMP_taskgroup_end",
-            "kmpc_barrier",
-            "kmpc_cancel_barrier",
-            "kmpc_barrier_master",
-            "kmpc_omp_taskwait",
-            "kmpc_end_taskgroup",
-        ],
-    ),
-    (
-        Wait::Lock,
-        &[
-            "pthread_mutex_lock",
-            "pthread_mutex_timedlock",
-            "pthread_mutex_clocklock",
-            "pthread_spin_lock",
-            "pthread_rwlock_rdlock",
-            "pthread_rwlock_wrlock",
-            "pthread_rwlock_timedrdlock",
-            "pthread_rwlock_timedwrlock",
-            "pthread_rwlock_clockrdlock",
-            "pthread_rwlock_clockwrlock",
-            "mtx_lock",
-            "mtx_timedlock",
-            "sem_wait",
-            "sem_timedwait",
-            "sem_clockwait",
-            "semop",
-            "semtimedop",
-            "lll_lock_wait",
-            "lll_lock_wait_private",
-            "flock",
-            "lockf",
-            "lockf64",
-            "GOMP_critical_start",
-            "GOMP_critical_name_start",
-            "GOMP_atomic_start",
-            "GOMP_ordered_start",
-            "GOMP_doacross_wait",
-            "omp_set_lock",
-            "omp_set_nest_lock",
-            "kmpc_critical",
-            "kmpc_critical_with_hint",
-            "kmpc_ordered",
-            "g_mutex_lock",
-            "g_rec_mutex_lock",
-            "g_rw_lock_reader_lock",
-            "g_rw_lock_writer_lock",
-            "uv_mutex_lock",
-            "uv_rwlock_rdlock",
-            "uv_rwlock_wrlock",
-            "uv_sem_wait",
-            "PyEval_RestoreThread",
-            "PyEval_AcquireThread",
-            "PyGILState_Ensure",
-            "PyThread_acquire_lock",
-            "PyThread_acquire_lock_timed",
-        ],
-    ),
-    (
-        Wait::Condition,
-        &[
-            "pthread_cond_wait",
-            "pthread_cond_timedwait",
-            "pthread_cond_clockwait",
-            "cnd_wait",
-            "cnd_timedwait",
-            "g_cond_wait",
-            "g_cond_wait_until",
-            "g_async_queue_pop",
-            "g_async_queue_timeout_pop",
-            "uv_cond_wait",
-            "uv_cond_timedwait",
-            "aio_suspend",
-            "aio_suspend64",
-        ],
-    ),
-    (
-        Wait::Join,
-        &[
-            "pthread_join",
-            "pthread_timedjoin_np",
-            "pthread_clockjoin_np",
-            "thrd_join",
-            "std::thread::join()",
-            "g_thread_join",
-            "uv_thread_join",
-            "wait",
-            "wait3",
-            "wait4",
-            "waitid",
-            "waitpid",
-            "pclose",
-        ],
-    ),
-    (
-        Wait::Event,
-        &[
-            "poll",
-            "ppoll",
-            "select",
-            "pselect",
-            "epoll_wait",
-            "epoll_pwait",
-            "epoll_pwait2",
-            "g_poll",
-            "io_getevents",
-            "io_uring_wait_cqe",
-            "io_uring_wait_cqes",
-            "pause",
-            "sigwait",
-            "sigwaitinfo",
-            "sigtimedwait",
-            "sigsuspend",
-            "mq_receive",
-            "mq_timedreceive",
-            "msgrcv",
-            "accept",
-            "accept4",
-        ],
-    ),
-    (
-        Wait::Sleep,
-        &[
-            "sleep",
-            "usleep",
-            "nanosleep",
-            "clock_nanosleep",
-            "thrd_sleep",
-            "sched_yield",
-            "pthread_yield",
-            "g_usleep",
-            "uv_sleep",
-            "SDL_Delay",
-        ],
-    ),
-    (
-        Wait::Io,
-        &[
-            "read",
-            "readv",
-            "pread",
-            "pread64",
-            "preadv",
-            "preadv64",
-            "preadv2",
-            "preadv64v2",
-            "write",
-            "writev",
-            "pwrite",
-            "pwrite64",
-            "pwritev",
-            "pwritev64",
-            "pwritev2",
-            "pwritev64v2",
-            "sendfile",
-            "sendfile64",
-            "splice",
-            "tee",
-            "vmsplice",
-            "copy_file_range",
-            "send",
-            "sendto",
-            "sendmsg",
-            "sendmmsg",
-            "recv",
-            "recvfrom",
-            "recvmsg",
-            "recvmmsg",
-            "connect",
-            "fsync",
-            "fdatasync",
-            "sync",
-            "syncfs",
-            "sync_file_range",
-            "msync",
-            "mq_send",
-            "mq_timedsend",
-            "msgsnd",
-            "getaddrinfo",
-            "tcdrain",
-        ],
-    ),
-    (
-        Wait::Device,
-        &[
-            "cudaDeviceSynchronize",
-            "cudaStreamSynchronize",
-            "cudaEventSynchronize",
-            "cuCtxSynchronize",
-            "cuStreamSynchronize",
-            "cuEventSynchronize",
-            "hipDeviceSynchronize",
-            "hipStreamSynchronize",
-            "hipEventSynchronize",
-            "clFinish",
-            "clWaitForEvents",
-        ],
-    ),
-];
 
 #[cfg(test)]
 mod tests {
@@ -361,15 +112,5 @@ mod tests {
         };
         assert_eq!(region.waits_for(), Some(Wait::Sleep));
         assert_eq!(Region { symbols: Vec::new(), ..region }.waits_for(), None);
-    }
-
-    #[test]
-    fn each_name_stands_once_and_can_be_met() {
-        let all: Vec<&str> = TABLE.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-        assert_eq!(NAMES.len(), all.len(), "a name stands twice");
-        for (wait, names) in TABLE {
-            assert!(names.iter().all(|name| Wait::of(name) == Some(*wait)), "{wait:?}");
-        }
-        assert!(Wait::ALL.iter().all(|wait| Wait::ALL.iter().filter(|other| other.name() == wait.name()).count() == 1));
     }
 }

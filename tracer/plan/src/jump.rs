@@ -3,7 +3,7 @@
 use foldhash::HashMap;
 use rtrace_code::instruction::LONGEST;
 use rtrace_code::verbatim::Verbatim;
-use rtrace_model::Jump;
+use rtrace_model::{Jump, known};
 use rtrace_symbolizer::{Definition, Image};
 
 /// Functions of one file by which control leaves others, by virtual address.
@@ -25,35 +25,6 @@ const STACK_POINTER: &str = "_Unwind_GetCFA";
 /// Its code where that is at the place at which the programs read it: `mov 0x90(%rdi),%rax; ret`.
 const STACK_POINTER_CODE: [u8; 8] = [0x48, 0x8b, 0x87, 0x90, 0, 0, 0, 0xc3];
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-
-/// Functions that never return.
-const NEVER_RETURN: [&str; 25] = [
-    "longjmp",
-    "_longjmp",
-    "siglongjmp",
-    "__longjmp_chk",
-    "exit",
-    "_exit",
-    "_Exit",
-    "quick_exit",
-    "abort",
-    "pthread_exit",
-    "thrd_exit",
-    "__assert",
-    "__assert_fail",
-    "__assert_perror_fail",
-    "__stack_chk_fail",
-    "__chk_fail",
-    "__fortify_fail",
-    "_Unwind_Resume",
-    "__cxa_throw",
-    "__cxa_rethrow",
-    "__cxa_bad_cast",
-    "__cxa_bad_typeid",
-    "__cxa_pure_virtual",
-    "__cxa_throw_bad_array_new_length",
-    "_ZSt9terminatev",
-];
 
 /// How the names of functions of the C++ library begin that throw: `std::__throw_length_error` and the like.
 const THROW: &str = "__throw_";
@@ -115,7 +86,7 @@ fn is_getter(image: &Image, address: u64) -> bool {
 /// Whether a function of this name never returns.
 pub fn never_returns(name: &str) -> bool {
     let of_std = name.strip_prefix("_ZSt").map(|name| name.trim_start_matches(|digit: char| digit.is_ascii_digit()));
-    NEVER_RETURN.contains(&name) || of_std.is_some_and(|name| name.starts_with(THROW))
+    known("returns", name).is_some() || of_std.is_some_and(|name| name.starts_with(THROW))
 }
 
 #[cfg(test)]

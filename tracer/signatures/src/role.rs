@@ -27,7 +27,7 @@ macro_rules! named {
 }
 
 named! {
-    /// What a function does, for consumers such as OTF2.
+    /// What a function of a parallel program does, for consumers such as OTF2.
     Event {
         /// Sends a message, and returns when its buffer may be used again.
         Send = "send",
@@ -65,16 +65,8 @@ named! {
         IoRead = "io_read",
         /// Writes.
         IoWrite = "io_write",
-        /// Moves to another place of the file.
-        IoSeek = "io_seek",
-        /// Waits until data is on the device.
-        IoSync = "io_sync",
-        /// Deletes or renames a file.
-        IoDelete = "io_delete",
         /// Gives memory.
         Allocate = "allocate",
-        /// Gives memory in the place of other memory.
-        Reallocate = "reallocate",
         /// Takes memory back.
         Free = "free",
         /// Waits for a lock and takes it.
@@ -85,18 +77,8 @@ named! {
         Unlock = "unlock",
         /// Waits until others signal.
         Await = "await",
-        /// Wakes those who wait.
-        Signal = "signal",
         /// Waits until all have come.
         Barrier = "barrier",
-        /// Begins a thread.
-        ThreadCreate = "thread_create",
-        /// Waits for the end of a thread.
-        ThreadJoin = "thread_join",
-        /// Begins a parallel region.
-        Fork = "fork",
-        /// Computes.
-        Compute = "compute",
     }
 }
 

@@ -20,8 +20,7 @@ pub struct Rule {
 pub fn parse_waiting(text: &str) -> Result<Rule, String> {
     let (place, kind) = text.rsplit_once('=').unwrap_or((text, Wait::Event.name()));
     let known = || Wait::ALL.map(Wait::name).join(", ");
-    let wait = Wait::ALL.into_iter().find(|wait| wait.name() == kind);
-    rule(place, Some(wait.ok_or_else(|| format!("nothing waits for `{kind}`: use {}", known()))?))
+    rule(place, Some(Wait::named(kind).ok_or_else(|| format!("nothing waits for `{kind}`: use {}", known()))?))
 }
 
 /// Reads `LIBRARY:NAME`, a function that does not wait.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use rtrace_model::{Base, Ending, Metric, RegionId, Span};
+use rtrace_model::{Base, Ending, Metric, RegionId, Span, known};
 
 use super::super::super::remarks::remarks;
 use super::super::super::samples::Owner;
@@ -140,21 +140,15 @@ fn name_of(source: &Source<'_>, program: usize) -> String {
 
 /// The programming model that a function belongs to, by which tools colour it.
 fn paradigm(symbol: &str) -> u8 {
-    const USER: u8 = 1;
-    const BY_PREFIX: [(&str, u8); 11] = [
-        ("MPI_", 4),
-        ("PMPI_", 4),
-        ("mpi_", 4),
-        ("pmpi_", 4),
-        ("GOMP_", 3),
-        ("__kmpc_", 3),
-        ("omp_", 3),
-        ("cuda", 5),
-        ("pthread_", 7),
-        ("shmem_", 13),
-        ("hip", 23),
-    ];
-    BY_PREFIX.iter().find(|(prefix, _)| symbol.starts_with(prefix)).map_or(USER, |&(_, paradigm)| paradigm)
+    match known("model", symbol) {
+        Some("openmp") => 3,
+        Some("mpi") => 4,
+        Some("cuda") => 5,
+        Some("pthread") => 7,
+        Some("shmem") => 13,
+        Some("hip") => 23,
+        _ => 1,
+    }
 }
 
 struct Definitions {

@@ -1,0 +1,72 @@
+//! What is known of functions by their names alone: the table is `known.txt`; to teach rtrace another function, add its
+//! name there.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// What is known about one thing.
+#[derive(Default)]
+struct Facts {
+    by_name: HashMap<&'static str, &'static str>,
+    by_prefix: Vec<(&'static str, &'static str)>,
+}
+
+static TABLE: LazyLock<HashMap<&str, Facts>> = LazyLock::new(|| {
+    let mut table: HashMap<&str, Facts> = HashMap::new();
+    let lines = include_str!("known.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let (mut about, mut fact) = ("", "");
+    for line in lines {
+        if let Some(head) = line.strip_prefix('[') {
+            (about, fact) = head.trim_end_matches(']').split_once(' ').unwrap_or_default();
+            continue;
+        }
+        let facts = table.entry(about).or_default();
+        for name in line.split_whitespace() {
+            match name.strip_suffix('*') {
+                Some(prefix) => facts.by_prefix.push((prefix, fact)),
+                None => _ = facts.by_name.insert(name, fact),
+            }
+        }
+    }
+    table
+});
+
+/// What the table says about functions of this name, if it has it.
+pub fn known(about: &str, name: &str) -> Option<&'static str> {
+    let facts = TABLE.get(about)?;
+    let by_prefix = || facts.by_prefix.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|&(_, fact)| fact);
+    facts.by_name.get(name).copied().or_else(by_prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::Wait;
+
+    #[test]
+    fn each_name_stands_once_and_can_be_met() {
+        let (mut about, mut fact) = ("", "");
+        let mut met = HashSet::new();
+        for line in include_str!("known.txt").lines().filter(|line| !line.starts_with('#')) {
+            match line.strip_prefix('[').and_then(|head| head.strip_suffix(']')?.split_once(' ')) {
+                Some(head) => (about, fact) = head,
+                None => line.split_whitespace().for_each(|name| {
+                    assert!(met.insert((about, name)), "{name} stands twice");
+                    assert_eq!(known(about, name.trim_end_matches('*')), Some(fact), "{name}");
+                }),
+            }
+        }
+        assert_eq!(TABLE.len(), 3);
+        let of_waits = |facts: &Facts| {
+            facts
+                .by_name
+                .values()
+                .chain(facts.by_prefix.iter().map(|(_, fact)| fact))
+                .all(|fact| Wait::named(fact).is_some())
+        };
+        assert!(of_waits(&TABLE["waits"]));
+        assert_eq!(known("nothing", "read"), None);
+    }
+}
