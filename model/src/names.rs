@@ -6,6 +6,11 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 const LEFT_OUT: &str = "…";
 const ARGUMENTS: &str = "(…)";
 
+/// Cells that a text takes.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
 /// A name without the types of its arguments, as `QPen::QPen(…)`; one that has no arguments stays.
 pub fn without_arguments(name: &str) -> String {
     let name = name.strip_suffix(" const").unwrap_or(name);

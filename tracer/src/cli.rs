@@ -6,6 +6,7 @@
 mod args;
 mod attach;
 mod clean;
+mod columns;
 mod completions;
 mod config;
 mod counters;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+pub use rtrace_model::names::width;
 use rtrace_model::units::Unit;
 pub use rtrace_model::{counted, grouped};
 use rtrace_model::{escape, names};
@@ -64,11 +65,6 @@ pub fn short_ns(ns: u64) -> String {
 pub fn time(ns: u64) -> String {
     let unit = Unit::steady(None, &[ns], usize::MAX);
     format!("{} {}", unit.show(ns, true), unit.name)
-}
-
-/// Cells that a text takes.
-pub fn width(text: &str) -> usize {
-    text.width()
 }
 
 /// A name of a traced program, safe to show, and cut to a number of cells.

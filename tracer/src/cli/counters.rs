@@ -1,19 +1,19 @@
 //! `rtrace counters`: what can be counted on every call on this machine.
 
-use comfy_table::Table;
 use rtrace::counters::{self, Finding};
 use rtrace_model::escape;
 
 use super::args::Counters;
+use super::columns::Columns;
 use super::message::tell;
-use super::{Outcome, print, terminal_columns};
+use super::{Outcome, print};
 
 /// Prints a line for each counter that works, or for each.
 pub fn counters(options: &Counters) -> anyhow::Result<Outcome> {
     let (works, refused): (Vec<Finding>, Vec<Finding>) =
         counters::survey().into_iter().partition(|finding| finding.refusal.is_none());
     let shown = if options.all { works.iter().chain(&refused).collect() } else { works.iter().collect::<Vec<_>>() };
-    print(render(&shown, options.all, terminal_columns()).as_bytes())?;
+    print(render(&shown, options.all).as_bytes())?;
     if let (false, Some(first)) = (options.all, refused.first()) {
         let reason = first.refusal.as_deref().unwrap_or_default();
         tell!("{} more do not work here, such as {}: {reason}; see --all", refused.len(), first.name);
@@ -21,26 +21,18 @@ pub fn counters(options: &Counters) -> anyhow::Result<Outcome> {
     Ok(Outcome::Complete)
 }
 
-fn render(findings: &[&Finding], reasons: bool, width: Option<u16>) -> String {
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    if let Some(width) = width {
-        table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic).set_width(width);
-    }
-    let mut header = vec!["kind", "counter", "counts"];
-    header.extend(reasons.then_some("does not work here because"));
-    table.set_header(header);
+fn render(findings: &[&Finding], reasons: bool) -> String {
+    let reason = reasons.then_some("does not work here because");
+    let mut columns = Columns::new(["kind", "counter", "counts"].into_iter().chain(reason), 2, |_| false);
     for finding in findings {
         let alias = finding.alias.map(|alias| format!(" or {alias}")).unwrap_or_default();
         let name = format!("{}{alias}", escape(&finding.name));
         let mut row = vec![finding.group.name().to_owned(), name, escape(&finding.what).into_owned()];
         row.extend(reasons.then(|| escape(finding.refusal.as_deref().unwrap_or("")).into_owned()));
-        table.add_row(row);
+        columns.add(row);
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    format!("{}\n", table.trim_fmt())
+    // Nothing is cut: each word is needed.
+    columns.text(None)
 }
 
 #[cfg(test)]
@@ -59,7 +51,7 @@ mod tests {
             refusal: Some("no\u{1b}".to_owned()),
         };
         assert_eq!(
-            render(&[&finding], true, None),
+            render(&[&finding], true),
             "\
 kind      counter               counts  does not work here because
 hardware  cpu-cycles or cycles  cycles  no\\x1b

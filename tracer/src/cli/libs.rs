@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::ensure;
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::sampling::{self, Sampled};
 use rtrace::{named, target};
@@ -19,6 +18,7 @@ use rtrace_symbolizer::{select, soname};
 use serde_json::{Value, json};
 
 use super::args::Libs;
+use super::columns::Columns;
 use super::message::Hint as _;
 use super::{Outcome, print, processes, sampled, terminal_columns};
 
@@ -166,38 +166,27 @@ fn as_json(pids: &[u32], sampled: Option<&Sampled>, choices: &[Choice]) -> Value
 
 /// The list for people; with what is in no library, and how right it is, where CPU time was sampled.
 pub fn table(choices: &[Choice], sampled: Option<&Sampled>, width: Option<u16>) -> String {
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    if let Some(width) = width {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    }
     let load: &[&str] = if sampled.is_some() { &[sampled::COLUMN, "SAMPLES"] } else { &[] };
-    table.set_header(["--lib"].iter().chain(load).chain(&["FUNCTIONS", "PATH"]));
-    let last = 2 + load.len();
-    let add = |name: String, samples: u64, functions: String, path: String| {
+    let headings = ["--lib"].iter().chain(load).chain(&["FUNCTIONS", "PATH"]).copied();
+    let path = 2 + load.len();
+    let is_right: fn(usize) -> bool = match load {
+        [] => |place| place == 1,
+        _ => |place| (1..4).contains(&place),
+    };
+    let mut columns = Columns::new(headings, path, is_right);
+    let mut add = |name: String, samples: u64, functions: String, path: String| {
         let load = sampled.map(|sampled| [sampled::share(sampled, samples), grouped(samples)]);
-        let mut row = Row::from([name].into_iter().chain(load.into_iter().flatten()).chain([functions, path]));
-        row.max_height(1);
-        row
+        columns.add([name].into_iter().chain(load.into_iter().flatten()).chain([functions, path]));
     };
     for choice in choices {
         let (name, path) = (escape(&choice.name).into_owned(), escape(&choice.path).into_owned());
-        table.add_row(add(name, choice.samples.unwrap_or(0), functions(choice), path));
+        add(name, choice.samples.unwrap_or(0), functions(choice), path);
     }
     for (name, samples, what) in sampled.into_iter().flat_map(sampled::elsewhere) {
-        table.add_row(add(name.to_owned(), samples, String::new(), what.to_owned()));
-    }
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if place != last {
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
-        if place > 0 && place != last {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        add(name.to_owned(), samples, String::new(), what.to_owned());
     }
     let basis = sampled.map(|sampled| format!("\n{}\n", sampled::basis(sampled)));
-    format!("{}\n{}", table.trim_fmt(), basis.unwrap_or_default())
+    columns.text(width) + &basis.unwrap_or_default()
 }
 
 /// How many functions a library has, in words.

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
 use rtrace::memory;
 use rtrace::privilege::shell_quote;
 use rtrace::sampling::Sampled;
@@ -20,6 +19,7 @@ use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion, Reason};
 use rtrace_report::Format;
 use serde_json::{Value, json};
 
+use super::columns::Columns;
 use super::sampled::{self, COLUMN};
 
 pub use self::costs::Costs;
@@ -179,36 +179,21 @@ fn functions(library: &PlannedLibrary, shares: Option<&Shares>, view: View, out:
     if regions.is_empty() && others == 0 {
         return if idle > 0 { writeln!(out, "no sample of CPU time was in its code") } else { Ok(()) };
     }
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    if let Some(width) = view.width {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    }
     let sampled: &[&str] = if shares.is_some() { &[COLUMN, "SAMPLES"] } else { &[] };
-    table.set_header(["FUNCTION", "ENTRY", "PER CALL"].iter().chain(sampled));
+    let headings = ["FUNCTION", "ENTRY", "PER CALL"].iter().chain(sampled).copied();
+    let mut columns = Columns::new(headings, 0, |place| place >= 2);
     let cells = |samples| shares.map(|shares| [shares.share(samples), grouped(samples)]).into_iter().flatten();
     for planned in regions.into_iter().take(listed) {
         let per_call = format!("about {:.1} us", view.costs.call(planned) as f64 / 1e3);
         let plain = [escape(&planned.region.name).into_owned(), entry_text(planned), per_call];
         let samples = shares.map_or(0, |shares| shares.samples(planned));
-        let mut row = Row::from(plain.into_iter().chain(cells(samples)));
-        row.max_height(1);
-        table.add_row(row);
+        columns.add(plain.into_iter().chain(cells(samples)));
     }
     if others > 0 {
         let plain = ["(other code)".to_owned(), String::new(), String::new()];
-        table.add_row(plain.into_iter().chain(cells(others)));
+        columns.add(plain.into_iter().chain(cells(others)));
     }
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if place > 0 {
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
-        if place >= 2 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    writeln!(out, "\n{}", table.trim_fmt())?;
+    write!(out, "\n{}", columns.text(view.width))?;
     match (more, idle) {
         (0, 0) => Ok(()),
         (0, idle) => writeln!(out, "{} without a sample; --verbose lists all", counted(idle as u64, "function")),
