@@ -8,12 +8,12 @@ use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use crossbeam_channel::{Receiver, Sender, bounded};
 use rtrace_model::{Batch, Definition, Header, Sink, SinkError, Summary, counted};
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -22,8 +22,8 @@ use crate::stream::{Encoder, Writer};
 /// Calls that wait for the program; they take about 80 MB.
 const WAITING_CALLS: u64 = 1 << 20;
 
-/// Batches that wait for it: what is said around the calls takes some 3 kB of each.
-const WAITING_BATCHES: usize = 4096;
+/// What is said around the calls of a batch takes memory, too: a small one counts as so many calls.
+const SMALL_BATCH: u64 = 256;
 
 /// How long the program may take to read what waits and to end, once the recording has.
 const GRACE: Duration = Duration::from_secs(5);
@@ -97,10 +97,11 @@ impl Consumer {
     fn enqueue(&mut self, batch: &Batch) {
         let (Some(queue), Some(encoder)) = (&self.queue, &mut self.encoder) else { return };
         let calls = batch.len() as u64;
-        let is_full = queue.is_full() || self.waiting.load(Ordering::Relaxed) + calls > WAITING_CALLS;
-        self.waiting.fetch_add(calls, Ordering::Relaxed);
-        if is_full || self.gone.load(Ordering::Relaxed) || queue.try_send(encoder.batch(batch)).is_err() {
-            self.waiting.fetch_sub(calls, Ordering::Relaxed);
+        let weight = calls.max(SMALL_BATCH);
+        let is_full = self.waiting.load(Ordering::Relaxed) + weight > WAITING_CALLS;
+        self.waiting.fetch_add(weight, Ordering::Relaxed);
+        if is_full || self.gone.load(Ordering::Relaxed) || queue.send(encoder.batch(batch)).is_err() {
+            self.waiting.fetch_sub(weight, Ordering::Relaxed);
             self.delivery.0.missed.fetch_add(calls, Ordering::Relaxed);
         }
     }
@@ -111,8 +112,9 @@ impl Consumer {
             return;
         }
         if let (Some(queue), Some(encoder)) = (&self.queue, &mut self.encoder) {
-            // A stream without calls is a stream, too. Where the queue is full there are calls.
-            let _ = queue.try_send(encoder.batch(&Batch::default()));
+            // A stream without calls is a stream, too.
+            self.waiting.fetch_add(SMALL_BATCH, Ordering::Relaxed);
+            let _ = queue.send(encoder.batch(&Batch::default()));
         }
         self.queue = None;
         self.input = None;
@@ -164,7 +166,7 @@ impl Consumer {
 impl Sink for Consumer {
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
         let encoder = Encoder::new(header);
-        let (queue, batches) = bounded(WAITING_BATCHES);
+        let (queue, batches) = channel();
         let input = self.input.take().expect("a recording begins once");
         let feed =
             Feed { waiting: Arc::clone(&self.waiting), gone: Arc::clone(&self.gone), delivery: self.delivery.clone() };
@@ -219,7 +221,7 @@ impl Feed {
                 self.gone.store(true, Ordering::Relaxed);
                 self.delivery.0.missed.fetch_add(calls, Ordering::Relaxed);
             }
-            self.waiting.fetch_sub(calls, Ordering::Relaxed);
+            self.waiting.fetch_sub(calls.max(SMALL_BATCH), Ordering::Relaxed);
         }
         if let Some(writer) = writer {
             // It has all calls; whether it takes in the mark of the end is its affair.

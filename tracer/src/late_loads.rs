@@ -10,10 +10,10 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::Scope;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use rtrace_model::{LibraryId, RegionId, Timestamp, text_of_os};
 use rtrace_plan as plan;
 use rtrace_plan::Plan;
@@ -148,10 +148,10 @@ impl LateLoads {
         let doorbell = mappings.doorbell()?;
         history.hear(mappings);
         let history = history.clone();
-        let (found, receiver) = unbounded();
-        let (processes, changes) = unbounded();
-        let (mapping, mapped) = unbounded();
-        let (missed, rest) = unbounded();
+        let (found, receiver) = channel();
+        let (processes, changes) = channel();
+        let (mapping, mapped) = channel();
+        let (missed, rest) = channel();
         let traced = Traced { living: pids.to_vec(), lately: HashMap::new() };
         let channels = Channels { found, mapping, missed };
         scope.spawn(move || self.look_until_closed(traced, &history, &doorbell, rewriting, &changes, &channels));

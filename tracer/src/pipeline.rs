@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use crossbeam_channel::{Sender, bounded};
 use rtrace_model::{Item, Sink, SinkError, Summary};
 
 use crate::host;
@@ -24,7 +24,7 @@ pub struct Pipeline {
 }
 
 struct Stage {
-    sender: Sender<Arc<Item>>,
+    sender: SyncSender<Arc<Item>>,
     thread: JoinHandle<Result<(), SinkError>>,
 }
 
@@ -88,7 +88,7 @@ impl Drop for Pipeline {
 
 impl Stage {
     fn start(mut sink: Box<dyn Sink>, failed: Arc<AtomicBool>) -> Stage {
-        let (sender, receiver) = bounded::<Arc<Item>>(WAITING);
+        let (sender, receiver) = sync_channel::<Arc<Item>>(WAITING);
         let thread = thread::spawn(move || {
             let _ahead = host::run_first();
             for item in receiver {

@@ -10,9 +10,9 @@ mod reader;
 
 use std::io;
 use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use rtrace_model::{Metric, MetricId, Sample, escape};
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -82,7 +82,7 @@ impl Plugin {
             .spawn()
             .map_err(|source| Error::Start { command: command.to_owned(), source })?;
         let output = child.stdout.take().expect("it is piped");
-        let (sender, heard) = bounded(WAITING);
+        let (sender, heard) = sync_channel(WAITING);
         std::thread::spawn(move || reader::read(output, first, &sender));
         let mut plugin = Plugin {
             command: command.to_owned(),

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use rtrace_bpf::{Error, Programs, Reader, Records};
 
 use crate::host;
@@ -34,8 +34,15 @@ pub struct Rings {
     /// Records that were taken, to be filled again.
     taken: Sender<Records>,
     asks: Sender<()>,
-    /// In bytes.
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
+}
+
+/// What was read and not yet taken.
+#[derive(Default)]
+struct Waiting {
+    portions: AtomicUsize,
+    /// Of records that were not given back, either.
+    bytes: AtomicUsize,
 }
 
 /// The other ends.
@@ -43,7 +50,7 @@ struct Ends {
     read: Sender<Read>,
     taken: Receiver<Records>,
     asks: Receiver<()>,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
 }
 
 impl Rings {
@@ -52,10 +59,10 @@ impl Rings {
     /// # Errors
     /// The rings cannot be read.
     pub fn read<'scope>(scope: &'scope Scope<'scope, '_>, programs: &'scope Programs) -> Result<Rings, Error> {
-        let (read_sender, read) = unbounded();
-        let (taken, taken_receiver) = unbounded();
-        let (asks, asks_receiver) = unbounded();
-        let waiting = Arc::new(AtomicUsize::new(0));
+        let (read_sender, read) = channel();
+        let (taken, taken_receiver) = channel();
+        let (asks, asks_receiver) = channel();
+        let waiting = Arc::<Waiting>::default();
         let ends =
             Ends { read: read_sender, taken: taken_receiver, asks: asks_receiver, waiting: Arc::clone(&waiting) };
         scope.spawn(move || {
@@ -71,7 +78,7 @@ impl Rings {
 
     /// How many portions of records wait.
     pub fn waiting(&self) -> usize {
-        self.read.len()
+        self.waiting.portions.load(Ordering::Acquire)
     }
 
     /// Asks for all that the rings hold now, behind which they are told to be empty.
@@ -85,7 +92,9 @@ impl Rings {
     /// # Errors
     /// A ring cannot be read.
     pub fn next(&self) -> Result<Option<Records>, Error> {
-        match self.read.recv() {
+        let read = self.read.recv();
+        self.waiting.portions.fetch_sub(usize::from(read.is_ok()), Ordering::Relaxed);
+        match read {
             Ok(Read::Records(records)) => Ok(Some(records)),
             Ok(Read::Failed(error)) => Err(error),
             // Behind an error, nothing more comes.
@@ -95,7 +104,7 @@ impl Rings {
 
     /// Records have been taken.
     pub fn give_back(&self, records: Records) {
-        self.waiting.fetch_sub(records.bytes(), Ordering::Relaxed);
+        self.waiting.bytes.fetch_sub(records.bytes(), Ordering::Relaxed);
         // The thread may have ended.
         let _ = self.taken.send(records);
     }
@@ -103,6 +112,8 @@ impl Rings {
 
 impl Ends {
     fn tell(&self, read: Read) {
+        // Counted first: what was taken is never counted later.
+        self.waiting.portions.fetch_add(1, Ordering::Release);
         // Nobody listens any more once the recording is over.
         let _ = self.read.send(read);
     }
@@ -116,7 +127,7 @@ impl Ends {
                     self.tell(Read::Empty);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if self.waiting.load(Ordering::Relaxed) < MOST_WAITING {
+                    if self.waiting.bytes.load(Ordering::Relaxed) < MOST_WAITING {
                         self.read_once(&mut reader)?;
                     }
                 }
@@ -131,7 +142,7 @@ impl Ends {
         reader.read(&mut records)?;
         let has_any = records.bytes() > 0 || records.bad_records > 0;
         if has_any {
-            self.waiting.fetch_add(records.bytes(), Ordering::Relaxed);
+            self.waiting.bytes.fetch_add(records.bytes(), Ordering::Relaxed);
             self.tell(Read::Records(records));
         }
         Ok(has_any)

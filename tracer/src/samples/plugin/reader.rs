@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
+use std::sync::mpsc::{SyncSender, TrySendError};
 
-use crossbeam_channel::{Sender, TrySendError};
 use rtrace_model::{Metric, MetricId, Sample, Timestamp};
 
 use super::line;
@@ -30,7 +30,7 @@ pub(super) enum Heard {
 }
 
 /// Reads until the output ends or nobody listens.
-pub(super) fn read(output: impl Read, first: MetricId, heard: &Sender<Heard>) {
+pub(super) fn read(output: impl Read, first: MetricId, heard: &SyncSender<Heard>) {
     let mut output = BufReader::new(output);
     let mut text = Vec::new();
     if !matches!(next_line(&mut output, &mut text), Line::Whole) {
@@ -87,7 +87,7 @@ fn is_in_order(series: &mut HashMap<(MetricId, u32), Timestamp>, sample: &Sample
 struct Gone;
 
 struct Listener<'a> {
-    heard: &'a Sender<Heard>,
+    heard: &'a SyncSender<Heard>,
     problems: u32,
 }
 
@@ -134,12 +134,12 @@ fn next_line(output: &mut impl BufRead, text: &mut Vec<u8>) -> Line {
 
 #[cfg(test)]
 mod tests {
-    use crossbeam_channel::unbounded;
+    use std::sync::mpsc::sync_channel;
 
     use super::*;
 
     fn heard(output: &[u8]) -> (usize, Vec<String>) {
-        let (sender, receiver) = unbounded();
+        let (sender, receiver) = sync_channel(1 << 16);
         read(output, MetricId(0), &sender);
         drop(sender);
         let (mut values, mut problems) = (0, Vec::new());
