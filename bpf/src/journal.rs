@@ -9,7 +9,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::Programs;
 use crate::site::{EVERYWHERE, Site};
 
 /// Bytes of a word of the journal, which is a sequence of entries in words of the machine: process, device,
@@ -82,13 +81,13 @@ impl Journal {
     }
 
     /// Whether a process has or had probes of its own, or every process has.
-    fn has_placed_in(&self, pid: u32) -> bool {
+    pub(crate) fn has_placed_in(&self, pid: u32) -> bool {
         let noted = self.noted();
         [pid, EVERYWHERE].iter().any(|pid| noted.pids.contains(pid))
     }
 
     /// Which of these offsets of a file have or had a probe in any process.
-    fn placed_among(&self, device: u64, inode: u64, offsets: &[u64]) -> Vec<u64> {
+    pub(crate) fn placed_among(&self, device: u64, inode: u64, offsets: &[u64]) -> Vec<u64> {
         if offsets.is_empty() {
             return Vec::new();
         }
@@ -103,50 +102,25 @@ impl Journal {
     }
 
     /// No probe is placed there any more.
-    fn avoid(&self, device: u64, inode: u64, offset: u64) {
+    pub(crate) fn avoid(&self, device: u64, inode: u64, offset: u64) {
         self.noted().avoided.insert((device, inode, offset));
     }
 
-    fn avoids(&self, device: u64, inode: u64, offset: u64) -> bool {
+    /// Whether it notes a place as to be avoided.
+    pub(crate) fn avoids(&self, device: u64, inode: u64, offset: u64) -> bool {
         self.noted().avoided.contains(&(device, inode, offset))
-    }
-}
-
-/// Without a journal, nothing is known to have been placed, and nothing is avoided.
-impl Programs {
-    /// Whether a process has or had probes of its own, or every process has.
-    pub fn has_placed_in(&self, pid: u32) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.has_placed_in(pid))
-    }
-
-    /// Whether any process has or had a probe at one of these offsets of a file.
-    pub fn has_placed_within(&self, device: u64, inode: u64, offsets: &Range<u64>) -> bool {
-        self.journal.as_ref().is_some_and(|journal| {
-            let noted = journal.noted();
-            let mut of_file = noted.sites.iter().filter(|(probed, _)| (probed.device, probed.inode) == (device, inode));
-            of_file.any(|(_, sites)| sites.iter().any(|site| offsets.contains(site)))
-        })
-    }
-
-    /// Which of these offsets of a file have or had a probe in any process: a child has those of its parent.
-    pub fn placed_among(&self, device: u64, inode: u64, offsets: &[u64]) -> Vec<u64> {
-        self.journal.as_ref().map(|journal| journal.placed_among(device, inode, offsets)).unwrap_or_default()
-    }
-
-    /// Places no probe there any more, whatever is asked for: a process executes something else there than the file
-    /// holds, and the kernel would execute what the file holds.
-    pub fn avoid(&self, device: u64, inode: u64, offset: u64) {
-        self.journal.iter().for_each(|journal| journal.avoid(device, inode, offset));
     }
 
     /// How many places are to be avoided.
-    pub fn avoided(&self) -> u64 {
-        self.journal.as_ref().map_or(0, |journal| journal.noted().avoided.len() as u64)
+    pub(crate) fn avoided(&self) -> u64 {
+        self.noted().avoided.len() as u64
     }
 
-    /// Whether no probe is placed there any more.
-    pub fn avoids(&self, device: u64, inode: u64, offset: u64) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.avoids(device, inode, offset))
+    /// Whether it notes one of these offsets of a file.
+    pub(crate) fn has_placed_within(&self, device: u64, inode: u64, offsets: &Range<u64>) -> bool {
+        let noted = self.noted();
+        let mut of_file = noted.sites.iter().filter(|(probed, _)| (probed.device, probed.inode) == (device, inode));
+        of_file.any(|(_, sites)| sites.iter().any(|site| offsets.contains(site)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -442,4 +443,38 @@ impl Programs {
 pub(crate) fn put_ring(skel: &RtraceSkel, cpu: u32, ring: &MapHandle) -> libbpf_rs::Result<()> {
     let fd = ring.as_fd().as_raw_fd();
     skel.maps.rings.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+}
+
+/// Without a journal, nothing is known to have been placed, and nothing is avoided.
+impl Programs {
+    /// Whether a process has or had probes of its own, or every process has.
+    pub fn has_placed_in(&self, pid: u32) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.has_placed_in(pid))
+    }
+
+    /// Whether any process has or had a probe at one of these offsets of a file.
+    pub fn has_placed_within(&self, device: u64, inode: u64, offsets: &Range<u64>) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.has_placed_within(device, inode, offsets))
+    }
+
+    /// Which of these offsets of a file have or had a probe in any process: a child has those of its parent.
+    pub fn placed_among(&self, device: u64, inode: u64, offsets: &[u64]) -> Vec<u64> {
+        self.journal.as_ref().map(|journal| journal.placed_among(device, inode, offsets)).unwrap_or_default()
+    }
+
+    /// Places no probe there any more, whatever is asked for: a process executes something else there than the file
+    /// holds, and the kernel would execute what the file holds.
+    pub fn avoid(&self, device: u64, inode: u64, offset: u64) {
+        self.journal.iter().for_each(|journal| journal.avoid(device, inode, offset));
+    }
+
+    /// How many places are to be avoided.
+    pub fn avoided(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.avoided())
+    }
+
+    /// Whether no probe is placed there any more.
+    pub fn avoids(&self, device: u64, inode: u64, offset: u64) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.avoids(device, inode, offset))
+    }
 }

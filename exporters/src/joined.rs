@@ -110,8 +110,15 @@ impl Near {
     }
 }
 
+impl TraceSet {
+    /// Finds the values of calls.
+    pub fn value_reader(&self) -> ValueReader<'_> {
+        ValueReader::new(self)
+    }
+}
+
 impl<'a> ValueReader<'a> {
-    pub(crate) fn new(set: &'a TraceSet) -> ValueReader<'a> {
+    fn new(set: &'a TraceSet) -> ValueReader<'a> {
         let own_of = |place| set.regions_of(place).map(|(own, id)| (id, own)).collect();
         let own = (0..set.traces().len()).map(own_of).collect();
         let (tables, kept) = (HashMap::new(), HashMap::new());
@@ -237,13 +244,6 @@ fn value_of(kind: ValueType, array: &ArrayRef, row: usize) -> Option<Value> {
         ValueType::Float => Value::Float(array.as_primitive::<Float64Type>().value(row)),
         ValueType::Text => Value::Text(array.as_string::<i32>().value(row).to_owned()),
     })
-}
-
-/// The columns of a region among columns that are sorted by region.
-pub(crate) fn columns_of(columns: &[ValueColumn], region: RegionId) -> &[ValueColumn] {
-    let from = columns.partition_point(|column| column.region < region);
-    let to = columns.partition_point(|column| column.region <= region);
-    &columns[from..to]
 }
 
 #[cfg(test)]

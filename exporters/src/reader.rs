@@ -16,7 +16,6 @@ use rtrace_model::{
 };
 
 use crate::file::{self, Decoder};
-use crate::joined::columns_of;
 use crate::manifest::{self, Manifest};
 use crate::overview::Stored;
 use crate::schema::{Row, Stream, call_columns};
@@ -250,7 +249,7 @@ impl Trace {
 
     /// The values that calls of a region have.
     pub fn value_columns_of(&self, region: RegionId) -> &[ValueColumn] {
-        columns_of(&self.value_columns, region)
+        values::columns_of(&self.value_columns, region)
     }
 
     /// The values of the calls of a region, in batches sorted by location and call id.

@@ -20,11 +20,10 @@ use rtrace_model::{
     Sample, Summary, Timestamp, Untimed, ValueColumn,
 };
 
-use crate::joined::columns_of;
 use crate::overview::Stored;
 use crate::reader::find;
 use crate::values;
-use crate::{Error, Overview, Trace, ValueReader, Warning};
+use crate::{Error, Overview, Trace, Warning};
 
 use self::definitions::Definitions;
 
@@ -162,7 +161,7 @@ impl TraceSet {
 
     /// The values that calls of a region have.
     pub fn value_columns_of(&self, region: RegionId) -> &[ValueColumn] {
-        columns_of(self.value_columns(), region)
+        values::columns_of(self.value_columns(), region)
     }
 
     /// How many calls of a region have values, and of each of [its columns](TraceSet::value_columns_of) how many of
@@ -188,11 +187,6 @@ impl TraceSet {
             }
         }
         Ok((rows, sums))
-    }
-
-    /// Finds the values of calls.
-    pub fn value_reader(&self) -> ValueReader<'_> {
-        ValueReader::new(self)
     }
 
     /// One of the [`traces`](TraceSet::traces), by its place.

@@ -229,6 +229,13 @@ pub(crate) fn folder_of(directory: &Path, region: &Region) -> PathBuf {
     directory.join(PLACE).join(folder_name(region))
 }
 
+/// The columns of a region among columns that are sorted by region.
+pub(crate) fn columns_of(columns: &[ValueColumn], region: RegionId) -> &[ValueColumn] {
+    let from = columns.partition_point(|column| column.region < region);
+    let to = columns.partition_point(|column| column.region <= region);
+    &columns[from..to]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,52 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallSite, Context, Metric, Timestamp, ValueColumn};
-
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(pub u32);
-
-        impl $name {
-            /// The id as an index into a table of definitions.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    };
-}
-
-id!(
-    /// Names a [`Library`] within one trace; counts up from 0.
-    LibraryId
-);
-id!(
-    /// Names a [`Region`] within one trace; counts up from 0.
-    RegionId
-);
-id!(
-    /// Names a [`Location`] within one trace; counts up from 1.
-    LocationId
-);
-id!(
-    /// Names a [`Metric`] within one trace; counts up from 0.
-    MetricId
-);
-id!(
-    /// Names a [`CallSite`] within one trace; counts up from 0.
-    CallSiteId
-);
-id!(
-    /// Names a [`Context`] within one trace.
-    ContextId
-);
-id!(
-    /// Names a call path among those of one location; never 0.
-    PathId
-);
+use crate::{CallSite, Context, LibraryId, LocationId, Metric, RegionId, Timestamp, ValueColumn};
 
 /// One ELF object file that traced processes map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -39,6 +39,7 @@ pub mod counter;
 mod definition;
 mod estimate;
 mod event;
+mod id;
 mod item;
 mod known;
 mod latency;
@@ -64,12 +65,10 @@ pub use calibration::CallCost;
 pub use call::{Call, Ending};
 pub use call_site::{CallSite, Inlined, SourceLine};
 pub use context::{Context, ContextEnding};
-pub use definition::{
-    CallSiteId, ContextId, Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process,
-    Region, RegionId, SymbolName,
-};
+pub use definition::{Definition, ExitPolicy, Library, Location, Process, Region, SymbolName};
 pub use estimate::{Estimate, Level, at_least};
 pub use event::{Event, EventKind, slowdown};
+pub use id::{CallSiteId, ContextId, LibraryId, LocationId, MetricId, PathId, RegionId};
 pub use item::Item;
 pub use known::known;
 pub use latency::{FEW_DURATIONS, Latency, three_digits};

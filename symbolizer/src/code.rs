@@ -5,7 +5,7 @@ use std::ops::Range;
 use object::read::elf::SectionHeader;
 
 use crate::Image;
-use crate::image::ENDIAN;
+use crate::elf::ENDIAN;
 use crate::symtab::SymbolTable;
 
 /// Linkers make three.

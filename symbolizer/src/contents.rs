@@ -13,7 +13,7 @@ use object::elf::{self, SectionHeader64};
 use object::read::ReadRef;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
 
-use crate::image::{ENDIAN, Elf};
+use crate::elf::{ENDIAN, Elf};
 
 /// Headers that most files begin with, in bytes.
 const BEGINNING: u64 = 4096;

@@ -15,6 +15,7 @@ use object::read::ReadCache;
 use object::{CompressionFormat, Object as _, ObjectSection as _};
 
 use crate::contents::{Contents, Reading};
+use crate::symtab::SymbolTable;
 use crate::{Image, open_regular};
 
 /// A section that unfolds to more is passed over.
@@ -230,4 +231,21 @@ fn checksum(mut file: &File) -> io::Result<u32> {
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+impl Image {
+    /// Takes the symbols of the debug file of a program that was stripped, which people know by `path`; also of a library
+    /// that exports nothing.
+    #[must_use]
+    pub fn with_debug_symbols(mut self, path: &Path) -> Image {
+        let exports_any = || {
+            let exported =
+                |table: SymbolTable<'_>| table.entries().any(|entry| entry.is_defined() && entry.is_function());
+            SymbolTable::dynamic(&self).ok().flatten().is_some_and(exported)
+        };
+        if !self.has_symbols() && (self.is_executable() || !exports_any()) {
+            let symbols = symbols(path, &self);
+            self.set_debug_symbols(symbols);
+        }
+        self
+    }
 }

@@ -3,7 +3,7 @@
 
 use foldhash::HashMap;
 
-use crate::exports::Function;
+use crate::Function;
 
 /// A symbol that is longer says less than where the function is.
 const LONGEST_SYMBOL: usize = 64;
@@ -74,7 +74,7 @@ pub(crate) fn distinguish<'f>(mut functions: Vec<&mut Function>, source_file: im
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exports::Symbol;
+    use crate::Symbol;
 
     fn function(name: &str, symbol: &str, version: Option<(&str, bool)>, file_offset: u64) -> Function {
         let is_default = version.is_none_or(|(_, is_default)| is_default);

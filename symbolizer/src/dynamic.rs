@@ -11,7 +11,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use rtrace_model::text_of;
 
 use crate::Image;
-use crate::image::{ENDIAN, string_at};
+use crate::elf::{ENDIAN, string_at};
 use crate::symtab::SymbolTable;
 
 /// The flag of files whose code finds thread storage without asking the dynamic linker.

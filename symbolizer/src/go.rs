@@ -9,7 +9,7 @@ use object::read::elf::SectionTable;
 
 use crate::Image;
 use crate::contents::Contents;
-use crate::image::{ENDIAN, Elf};
+use crate::elf::{ENDIAN, Elf};
 use crate::symtab::SymbolTable;
 
 /// What the linker of Go puts in front of a program's build information, at a multiple of [`ALIGNMENT`].

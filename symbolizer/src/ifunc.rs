@@ -13,7 +13,7 @@ use object::elf::{self, Rela64, SHF_ALLOC};
 use object::read::elf::{Rela, SectionHeader};
 use object::{LittleEndian, SymbolIndex};
 
-use crate::image::ENDIAN;
+use crate::elf::ENDIAN;
 use crate::modules::{self, Module};
 use crate::symtab::SymbolTable;
 use crate::{Exports, Image};

@@ -2,7 +2,6 @@
 //!
 //! Headers are read again from the bytes whenever they are needed, so an `Image` holds nothing twice.
 
-use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::Range;
@@ -11,22 +10,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use object::LittleEndian;
-use object::elf::{self, FileHeader64, PF_W, PF_X, PT_LOAD};
+use object::elf::{self, PF_W, PF_X, PT_LOAD};
 use object::read::ReadRef as _;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use rustix::fs::OFlags;
 
 use crate::contents::{Contents, Reading};
-use crate::symtab::SymbolTable;
-use crate::{Error, Stamp, debug_file};
+use crate::elf::{ENDIAN, Elf};
+use crate::{Error, Stamp};
 
-/// The ELF variant of this crate: 64 bits, little endian.
-pub(crate) type Elf = FileHeader64<LittleEndian>;
-/// The byte order that goes with [`Elf`].
-pub(crate) const ENDIAN: LittleEndian = LittleEndian;
-
-/// Longer strings than this are not names; this bounds the time to look for their end.
-const MAX_STRING: usize = 16 << 10;
 /// The kernel runs no file with more program headers.
 const MAX_PROGRAM_HEADERS: usize = 1170;
 /// Memory pages, the unit of mappings, in bytes.
@@ -81,21 +73,6 @@ impl Image {
         let outline = Image::read(path, Reading::Tables)?;
         // Without sections its tables may stand anywhere.
         if outline.has_sections() { Ok(outline) } else { Image::open(path) }
-    }
-
-    /// Takes the symbols of the debug file of a program that was stripped, which people know by `path`; also of a library
-    /// that exports nothing.
-    #[must_use]
-    pub fn with_debug_symbols(mut self, path: &Path) -> Image {
-        let exports_any = || {
-            let exported =
-                |table: SymbolTable<'_>| table.entries().any(|entry| entry.is_defined() && entry.is_function());
-            SymbolTable::dynamic(&self).ok().flatten().is_some_and(exported)
-        };
-        if !self.contents.has_symbols() && (self.is_executable() || !exports_any()) {
-            self.debug_symbols = debug_file::symbols(path, &self);
-        }
-        self
     }
 
     fn read(path: &Path, reading: Reading) -> Result<Image, Error> {
@@ -245,6 +222,14 @@ impl Image {
         Some(&bytes[..bytes.len().min(usize::try_from(segment.size - skipped).ok()?)])
     }
 
+    pub(crate) fn has_symbols(&self) -> bool {
+        self.contents.has_symbols()
+    }
+
+    pub(crate) fn set_debug_symbols(&mut self, symbols: Option<Contents>) {
+        self.debug_symbols = symbols;
+    }
+
     pub(crate) fn debug_symbols(&self) -> Option<&Contents> {
         self.debug_symbols.as_ref()
     }
@@ -285,13 +270,6 @@ impl Image {
 /// The sections of a file.
 pub(crate) fn sections(contents: &Contents) -> Result<SectionTable<'_, Elf, &Contents>, Error> {
     Ok(Elf::parse(contents)?.sections(ENDIAN, contents)?)
-}
-
-/// The string that begins at `offset` of a string table; `None` where it is unfinished or too long for a name.
-pub(crate) fn string_at(table: &[u8], offset: u64) -> Option<&[u8]> {
-    let rest = table.get(usize::try_from(offset).ok()?..)?;
-    let rest = &rest[..rest.len().min(MAX_STRING)];
-    Some(CStr::from_bytes_until_nul(rest).ok()?.to_bytes())
 }
 
 /// Whether this is a file that begins like ELF.

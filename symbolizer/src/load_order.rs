@@ -11,7 +11,7 @@ use object::elf;
 use object::read::elf::ProgramHeader;
 
 use crate::Image;
-use crate::image::ENDIAN;
+use crate::elf::ENDIAN;
 
 /// A process that claims to have loaded more files than this is not followed further.
 const MAX_FILES: usize = 1 << 14;

@@ -7,7 +7,7 @@ use object::elf::{self, Rel64, Rela64, RelocationType, Relr64};
 use object::read::elf::{Rel as _, Rela as _};
 
 use crate::Image;
-use crate::image::ENDIAN;
+use crate::elf::ENDIAN;
 use crate::parts::union;
 
 /// Bytes of a word, as packed relocations change.

@@ -13,7 +13,7 @@ use object::read::elf::{GnuHashTable, HashTable, ProgramHeader as _, Rela as _, 
 use object::{LittleEndian, U32, U64};
 
 use crate::Image;
-use crate::image::{ENDIAN, Elf};
+use crate::elf::{ENDIAN, Elf};
 
 /// Bytes that a linkage stub takes up, and at a multiple of which it begins.
 const STUB: u64 = 16;

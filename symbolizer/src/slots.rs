@@ -8,7 +8,7 @@ use object::LittleEndian;
 use object::elf::{self, DynamicTag, Rela64, Sym64};
 use object::read::elf::{Rela as _, Sym as _};
 
-use crate::image::{ENDIAN, string_at};
+use crate::elf::{ENDIAN, string_at};
 use crate::symtab::SymbolTable;
 use crate::{Exports, Image};
 

@@ -12,7 +12,8 @@ use object::read::elf::{SectionHeader, Sym, VerdefIterator, VerneedIterator};
 use object::{LittleEndian, SymbolIndex};
 
 use crate::contents::Contents;
-use crate::image::{ENDIAN, Elf, sections, string_at};
+use crate::elf::{ENDIAN, Elf, string_at};
+use crate::image::sections;
 use crate::{Error, Image};
 
 /// Bytes that are kept of a name that is too long.

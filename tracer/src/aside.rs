@@ -9,7 +9,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::thread;
@@ -17,8 +17,6 @@ use std::thread;
 use rustix::fs::{AtFlags, CWD, StatxFlags, fstatfs, statx};
 use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
-
-use crate::pinned::open_path;
 
 /// File systems in memory, upon others, and that are only read: tmpfs, ramfs, overlay, squashfs, erofs.
 const WITHOUT_DEVICE: [i64; 5] = [0x0102_1994, 0x8584_58f6, 0x794c_7630, 0x7371_7368, 0xe0f5_e1e2];
@@ -84,6 +82,11 @@ fn in_namespace<T: Send>(path: &Path, act: impl FnOnce() -> io::Result<T> + Send
         act()
     };
     thread::scope(|scope| scope.spawn(enter).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+}
+
+/// A path that leads to an open file, whatever becomes of its name.
+pub fn open_path(file: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 #[cfg(test)]

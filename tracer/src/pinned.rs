@@ -5,11 +5,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use rtrace_bpf::Error;
 use rtrace_symbolizer::Stamp;
+
+pub use crate::aside::open_path;
 
 use crate::aside;
 
@@ -62,11 +63,6 @@ impl Pinned {
     pub fn path(&self) -> PathBuf {
         open_path(&self.file)
     }
-}
-
-/// A path that leads to an open file, whatever becomes of its name.
-pub fn open_path(file: &impl AsRawFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 fn changed() -> io::Error {

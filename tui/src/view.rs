@@ -18,7 +18,12 @@ pub mod threads;
 pub mod timeline;
 pub mod tree;
 
+use crate::app::App;
 use crate::panel::Panel;
+use crate::state::State;
+
+/// Cells of a title with a unit and the mark of the order.
+pub const TIME: u16 = 13;
 
 /// The views, in the order of their tabs. Esc leads to the first.
 pub fn panels() -> Vec<Box<dyn Panel>> {
@@ -31,6 +36,16 @@ pub fn panels() -> Vec<Box<dyn Panel>> {
         Box::<plan::Plan>::default(),
         Box::<events::Events>::default(),
     ]
+}
+
+/// Why there is no call that ended.
+pub fn no_calls<'a>(app: &'a App, state: &State) -> &'a str {
+    match &app.stored {
+        Some(stored) if state.summary.is_none() => stored.status.as_str(),
+        Some(_) => "no call ended in this part of the trace",
+        None if state.is_armed => "no call has ended yet; press 3 to see running calls",
+        None => "probes are being placed",
+    }
 }
 
 #[cfg(test)]

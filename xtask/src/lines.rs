@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use crate::tidy;
+use crate::files::{collect, has_extension};
 
 /// Packages that lie within another one's folder come first.
 const PACKAGES: [&str; 12] = [
@@ -28,19 +28,19 @@ const PACKAGES: [&str; 12] = [
 ];
 const EXTENSIONS: [&str; 9] = ["rs", "c", "h", "cpp", "py", "js", "css", "html", "sql"];
 
+/// A file by its path in the workspace, and its text.
+pub type Source = (PathBuf, String);
+
 /// Lines of code of one package.
 #[derive(Clone, Copy, Default)]
-struct Lines {
-    product: usize,
+pub struct Lines {
+    pub product: usize,
     test: usize,
 }
 
 /// Prints the lines of each package, and the sum.
 pub fn run() -> Result<()> {
-    let mut files = Vec::new();
-    tidy::collect(crate::root(), &mut files, &|path| tidy::has_extension(path, &EXTENSIONS))?;
-    let texts: Vec<(PathBuf, String)> = files.iter().map(|file| read(file)).collect::<Result<_>>()?;
-    let test_modules: HashSet<PathBuf> = texts.iter().flat_map(|(file, text)| test_modules(file, text)).collect();
+    let (texts, test_modules) = texts(&EXTENSIONS)?;
     let mut packages: BTreeMap<&str, Lines> = BTreeMap::new();
     for (file, text) in &texts {
         let package = PACKAGES.iter().find(|package| file.starts_with(package)).copied().unwrap_or("tests");
@@ -63,8 +63,32 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// A file by its path in the workspace, and its text.
-fn read(file: &Path) -> Result<(PathBuf, String)> {
+/// All files of these kinds, each by its path in the workspace with its text, and those that are tests.
+fn texts(extensions: &[&str]) -> Result<(Vec<Source>, HashSet<PathBuf>)> {
+    let mut files = Vec::new();
+    collect(crate::root(), &mut files, &|path| has_extension(path, extensions))?;
+    let texts: Vec<Source> = files.iter().map(|file| read(file)).collect::<Result<_>>()?;
+    let test_modules = texts.iter().flat_map(|(file, text)| test_modules(file, text)).collect();
+    Ok((texts, test_modules))
+}
+
+/// The files of the product, without their tests.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn product() -> Result<Vec<Source>> {
+    let (texts, test_modules) = texts(&EXTENSIONS)?;
+    let product = texts
+        .into_iter()
+        .filter(|(file, _)| PACKAGES.iter().any(|package| file.starts_with(package)) && !is_test(file, &test_modules));
+    Ok(product.map(|(file, text)| (file, without_tests(&text))).collect())
+}
+
+fn without_tests(text: &str) -> String {
+    with_tests(text).filter(|(_, is_of_test)| !is_of_test).map(|(line, _)| format!("{line}\n")).collect()
+}
+
+fn read(file: &Path) -> Result<Source> {
     let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
     Ok((file.strip_prefix(crate::root()).unwrap_or(file).to_owned(), text))
 }
@@ -96,23 +120,31 @@ fn is_test(file: &Path, test_modules: &HashSet<PathBuf>) -> bool {
 }
 
 /// The lines of code of a file; `test`: those of its `#[cfg(test)]` modules.
-fn count(file: &Path, text: &str) -> Lines {
-    let comment = if tidy::has_extension(file, &["py"]) { "#" } else { "//" };
-    let has_blocks = tidy::has_extension(file, &["c", "h", "cpp", "js", "css"]);
-    let (mut lines, mut in_comment, mut in_test) = (Lines::default(), false, false);
-    let mut previous = "";
-    for line in text.lines() {
+pub fn count(file: &Path, text: &str) -> Lines {
+    let comment = if has_extension(file, &["py"]) { "#" } else { "//" };
+    let has_blocks = has_extension(file, &["c", "h", "cpp", "js", "css"]);
+    let (mut lines, mut in_comment) = (Lines::default(), false);
+    for (line, in_test) in with_tests(text) {
         let code = line.trim();
-        in_test |= previous == "#[cfg(test)]" && line.starts_with("mod ") && line.ends_with('{');
-        previous = line;
         if in_comment || (has_blocks && code.starts_with("/*")) {
             in_comment = !code.contains("*/");
         } else if !code.is_empty() && !code.starts_with(comment) {
             *(if in_test { &mut lines.test } else { &mut lines.product }) += 1;
         }
-        in_test &= line != "}";
     }
     lines
+}
+
+/// The lines of a file, each with whether it is of a `#[cfg(test)]` module.
+fn with_tests(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    let (mut previous, mut in_test) = ("", false);
+    text.lines().map(move |line| {
+        in_test |= previous == "#[cfg(test)]" && line.starts_with("mod ") && line.ends_with('{');
+        previous = line;
+        let is_of_test = in_test;
+        in_test &= line != "}";
+        (line, is_of_test)
+    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
-//! `cargo xtask tidy`: the form of source files, and who imports whom, where neither rustfmt nor clippy looks.
+//! `cargo xtask tidy`: the form of source files, and which package and which module imports which, where neither rustfmt
+//! nor clippy looks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::arrows;
+use crate::files::{collect, has_extension};
+use crate::{arrows, lines, modules};
 
 const LONGEST: usize = 800;
 /// Words that code no longer uses, each with the one that says it.
@@ -34,6 +36,7 @@ pub fn run() -> Result<()> {
     collect(crate::root(), &mut files, &|path| is_code(path) || has_extension(path, &["md", "toml"]))?;
     let shortened: Vec<PathBuf> = files.iter().map(|file| without_src(file)).collect();
     let mut faults = arrows::faults()?;
+    faults.extend(modules::faults(&lines::product()?));
     for file in &files {
         let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
         let name = file.strip_prefix(crate::root()).unwrap_or(file);
@@ -51,23 +54,6 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// All files below a folder that are wanted, without those of builds and of Git.
-pub fn collect(folder: &Path, files: &mut Vec<PathBuf>, is_wanted: &dyn Fn(&Path) -> bool) -> Result<()> {
-    let entries = fs::read_dir(folder).with_context(|| format!("failed to list `{}`", folder.display()))?;
-    for entry in entries {
-        let path = entry.with_context(|| format!("failed to list `{}`", folder.display()))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_dir() {
-            if name != "target" && name != ".git" && !name.ends_with(".rtrace") {
-                collect(&path, files, is_wanted)?;
-            }
-        } else if is_wanted(&path) {
-            files.push(path);
-        }
-    }
-    Ok(())
-}
-
 fn is_code(path: &Path) -> bool {
     has_extension(path, &["rs", "c", "h", "cpp", "py"])
 }
@@ -75,11 +61,6 @@ fn is_code(path: &Path) -> bool {
 /// C of the kernel side and of the test targets stands for itself, outside any crate's manifest.
 fn needs_license(path: &Path) -> bool {
     has_extension(path, &["c", "h", "cpp"])
-}
-
-/// Whether a file has one of these extensions.
-pub fn has_extension(path: &Path, extensions: &[&str]) -> bool {
-    path.extension().is_some_and(|found| extensions.iter().any(|&extension| found == extension))
 }
 
 fn faults_in(path: &Path, text: &str) -> Vec<String> {

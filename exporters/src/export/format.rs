@@ -40,11 +40,6 @@ pub(super) enum Form {
 }
 
 impl Format {
-    /// The format of that name.
-    pub fn by_name(name: &str) -> Option<&'static Format> {
-        super::FORMATS.iter().find(|format| format.name == name)
-    }
-
     /// Whether it can be written to a pipe.
     pub fn is_stream(&self) -> bool {
         matches!(self.form, Form::File(_))

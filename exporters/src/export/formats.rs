@@ -36,3 +36,10 @@ pub const FORMATS: &[Format] = &[
     event_flow::FORMAT,
     event_flow_code::FORMAT,
 ];
+
+impl Format {
+    /// The format of that name.
+    pub fn by_name(name: &str) -> Option<&'static Format> {
+        FORMATS.iter().find(|format| format.name == name)
+    }
+}

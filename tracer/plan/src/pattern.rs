@@ -5,8 +5,8 @@ use std::str::FromStr;
 use globset::{GlobBuilder, GlobMatcher};
 use regex::{Regex, RegexBuilder};
 
-use super::selector::SourcePattern;
-
+/// What begins a pattern of source files.
+pub(crate) const SOURCE: &str = "src:";
 /// What compilers append to the names of copies of functions.
 const COPIES: [&str; 4] = [".constprop.", ".isra.", ".lto_priv.", ".llvm."];
 /// Compiled patterns larger than this many bytes are refused.
@@ -68,7 +68,7 @@ impl FromStr for Pattern {
         let kind = match text.strip_prefix("re:").or(between_slashes) {
             Some(expression) => Kind::Regex(regex(expression, text)?),
             None if text.is_empty() => return Err(PatternError::Empty),
-            None if SourcePattern::behind_prefix(text).is_some() => {
+            None if source(text).is_some() => {
                 return Err(PatternError::Source { text: text.to_owned() });
             }
             None if text.contains(['*', '?']) => Kind::Glob(glob(text)?),
@@ -76,6 +76,11 @@ impl FromStr for Pattern {
         };
         Ok(Pattern { kind, has_version: text.contains('@') })
     }
+}
+
+/// What is behind the `src:` of a pattern of source files. `src::f` is a function.
+pub(crate) fn source(text: &str) -> Option<&str> {
+    text.strip_prefix(SOURCE).filter(|rest| !rest.starts_with(':'))
 }
 
 /// Whether a name is that of a function of the source, by what follows that there: nothing, its parameters, or what the

@@ -6,10 +6,7 @@ use globset::GlobMatcher;
 use regex::Regex;
 use rtrace_symbolizer::{Function, Symbol};
 
-use super::pattern::{self, Pattern, PatternError};
-
-/// What begins a pattern of source files.
-const SOURCE: &str = "src:";
+use super::pattern::{self, Pattern, PatternError, SOURCE};
 
 /// What is known of a function when it is selected.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +47,7 @@ impl FromStr for Selector {
     type Err = PatternError;
 
     fn from_str(text: &str) -> Result<Selector, PatternError> {
-        match SourcePattern::behind_prefix(text) {
+        match pattern::source(text) {
             Some(pattern) => Ok(Selector::Source(pattern.parse()?)),
             None => Ok(Selector::Name(text.parse()?)),
         }
@@ -123,11 +120,6 @@ impl FromStr for SourcePattern {
 }
 
 impl SourcePattern {
-    /// What is behind the `src:` of a pattern of source files. `src::f` is a function.
-    pub fn behind_prefix(text: &str) -> Option<&str> {
-        text.strip_prefix(SOURCE).filter(|rest| !rest.starts_with(':'))
-    }
-
     /// Whether it matches a whole path.
     pub fn matches(&self, path: &str) -> bool {
         match &self.0 {

@@ -1,6 +1,6 @@
 //! Which recording a report is about: of what, where, when, how long, and whether it is complete.
 
-use super::part::Part;
+use super::part::{Part, duration};
 use rtrace_exporters::TraceSet;
 use rtrace_model::{Process, escape, format_ns, names};
 use serde::Serialize;
@@ -120,11 +120,6 @@ impl About {
 
 /// Cells that the command keeps on a narrow terminal.
 const WHAT: usize = 30;
-
-/// Nanoseconds from the first begin of a recording to its last end, once it has ended.
-pub(super) fn duration(trace: &TraceSet) -> Option<u64> {
-    trace.summary().map(|summary| summary.end.monotonic.since(trace.header().begin.monotonic))
-}
 
 /// The process that started first: of a command its own.
 fn first(trace: &TraceSet) -> Option<&Process> {

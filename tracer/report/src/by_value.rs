@@ -9,7 +9,7 @@ use rtrace_exporters::{CallValues, TraceSet, Value as Known};
 use rtrace_model::{Call, Library, LocationId, RegionId, ValueColumn, counted, escape, grouped};
 
 use super::Error;
-use super::grouping::{HIDDEN, Key};
+use super::key::{HIDDEN, Key};
 use super::people::Note;
 use super::table::{Column, Recorded, Shown, Value};
 

@@ -8,7 +8,7 @@ use rtrace_exporters::{ChainId, Led, TraceSet, Untraced};
 use rtrace_model::{CallSite, CallSiteId, ContextId, Library, RegionId};
 use std::borrow::Cow;
 
-use super::grouping::{Key, LEFT_OUT};
+use super::key::{Key, LEFT_OUT};
 use super::table::{Column, Shown, Value};
 use super::walk::Caller;
 

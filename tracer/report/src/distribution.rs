@@ -6,8 +6,8 @@ use rtrace_exporters::{CallValues, TraceSet, Value as Known};
 use rtrace_model::{Batch, Call, FoldedPath, LocationId, ValueType, value_bounds, value_step};
 
 use super::by_value::Asked;
-use super::grouping::LEFT_OUT;
 use super::groups::Groups;
+use super::key::LEFT_OUT;
 use super::people::Note;
 use super::table::{Column, Recorded, Table, Value};
 use super::walk::{Caller, Visitor};

@@ -7,21 +7,10 @@ use rtrace_model::{Call, CallSiteId, ContextId, Library, LibraryId, Location, Lo
 
 use super::by_value::{Asked, ByValue};
 use super::chains::{Chains, Depth};
+use super::key::{Key, UNKNOWN};
 use super::table::{Column, Shown, Value};
 use super::walk::Caller;
 use super::{By, Error};
-
-/// Names a row: the id of a region, library or location, or the place of a process.
-pub(super) type Key = u32;
-
-/// What a key has on top for calls that are not asked for, which have callees that may be.
-pub(super) const LEFT_OUT: Key = 1 << 31;
-
-/// The row of calls whose library or process is not defined.
-const UNKNOWN: Key = !LEFT_OUT;
-
-/// The row of calls that are not reported, as they do not have what rows stand for.
-pub(super) const HIDDEN: Key = UNKNOWN - 1;
 
 /// Where a call comes from, or calls that are summed up.
 #[derive(Clone, Copy)]

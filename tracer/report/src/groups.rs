@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use rtrace_exporters::CallValues;
 use rtrace_model::{Call, CallSiteId, Estimate, FoldedPath, LocationId, Loss, counted, grouped};
 
-use super::grouping::{Grouping, HIDDEN, Key, LEFT_OUT, Origin};
+use super::grouping::{Grouping, Origin};
 use super::histogram;
+use super::key::{HIDDEN, Key, LEFT_OUT};
 use super::people::Note;
 use super::stats::{FIGURES, Stats, TIMED};
 use super::table::{Column, Shown, Table, Value};

@@ -14,8 +14,8 @@ use serde::Serialize;
 
 pub use self::values::{Column, ValuesOf};
 use super::Look;
-use super::about::duration;
 use super::overhead::overhead;
+use super::part::duration;
 use super::people::paint::{Tone, paint};
 use super::people::wrapped;
 

@@ -38,6 +38,7 @@ mod groups;
 mod histogram;
 pub mod html;
 pub mod info;
+mod key;
 mod notes;
 mod overhead;
 mod part;

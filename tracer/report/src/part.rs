@@ -7,8 +7,8 @@
 use rtrace_exporters::TraceSet;
 use rtrace_model::{Call, Timestamp, format_ns};
 
+use super::Error;
 use super::people::Note;
-use super::{Error, about};
 
 /// From when to when, in nanoseconds after the start of the recording; from its start or to its end where nothing is
 /// said.
@@ -37,7 +37,7 @@ impl Part {
         if self.from.zip(self.to).is_some_and(|(from, to)| to <= from) {
             return Err(Error::EmptyPart);
         }
-        if let Some(length) = about::duration(trace).filter(|&length| self.from.is_some_and(|from| from >= length)) {
+        if let Some(length) = duration(trace).filter(|&length| self.from.is_some_and(|from| from >= length)) {
             return Err(Error::PartBehindEnd(length));
         }
         let begin = trace.header().begin.monotonic;
@@ -89,6 +89,11 @@ impl Span {
         let goes_on = |from| !call.is_timed() || call.known_until() > from;
         self.from.is_none_or(goes_on) && self.to.is_none_or(|to| call.start <= to)
     }
+}
+
+/// Nanoseconds from the first begin of a recording to its last end, once it has ended.
+pub(super) fn duration(trace: &TraceSet) -> Option<u64> {
+    trace.summary().map(|summary| summary.end.monotonic.since(trace.header().begin.monotonic))
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use rtrace_model::{
     Call, CallCost, ExitPolicy, FoldedPath, LocationId, Region, RegionId, counted, escape, format_ns, grouped,
 };
 
-use super::about::duration;
 use super::info::size_of;
+use super::part::duration;
 use super::reading::Need;
 use super::walk::{Caller, Visitor};
 use super::{Error, walk};

@@ -10,7 +10,8 @@ use rtrace_exporters::TraceSet;
 use rtrace_model::{Batch, Call, FoldedPath, LocationId, Region, RegionId, Scope, Wait, counted};
 
 use super::By;
-use super::grouping::{Grouping, Key};
+use super::grouping::Grouping;
+use super::key::Key;
 use super::people::Note;
 use super::people::paint::Tone;
 use super::table::{Column, SUM, Shown, Table, Value};

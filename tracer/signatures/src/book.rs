@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use rtrace_symbolizer::{Image, read_text};
 
 use crate::capture::Wanted;
-use crate::describe::{self, Description, Wish};
+use crate::describe::{self, Wish};
+use crate::description::Description;
 use crate::dwarf;
 use crate::selection::Selection;
 use crate::table::{Dialect, Entry, Table};
-use crate::{Error, Program, Signature, Source, builtin};
+use crate::{Error, Program, Signature, Source, Unknown, builtin};
 
 /// Parts that the compiler appends to names of functions that it changed: they no longer have the parameters of the
 /// source.
@@ -71,36 +72,6 @@ pub enum Known {
     Nothing(Unknown),
     /// It is not asked for.
     Unasked,
-}
-
-/// Why nothing is known of a function that is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unknown {
-    /// Neither a table nor debug information speaks of it.
-    Silence,
-    /// The compiler changed its parameters, as its symbol says.
-    Changed,
-    /// Declarations in the program that calls it contradict each other.
-    Contradiction,
-    /// No other file can call it, so an optimizing compiler may have changed its parameters without a word.
-    Local,
-    /// Functions with other parameters or results have the same code.
-    Merged,
-    /// Debug information says that it is not called as the platform's ABI says.
-    Unusual,
-}
-
-impl std::fmt::Display for Unknown {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Unknown::Silence => "no table and no debug information says its parameters",
-            Unknown::Changed => "the compiler changed its parameters, as its symbol says",
-            Unknown::Contradiction => "declarations in the program that calls it contradict each other",
-            Unknown::Local => "the compiler may have changed its parameters, as no other file can call it",
-            Unknown::Merged => "functions with other parameters have the same code",
-            Unknown::Unusual => "it is not called as functions are on this platform, says its debug information",
-        })
-    }
 }
 
 /// All that is known of functions: the user's table, the built-in one, and what is asked for.

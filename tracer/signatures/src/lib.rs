@@ -15,6 +15,7 @@ mod capture;
 mod column;
 mod ctype;
 mod describe;
+mod description;
 mod dwarf;
 mod errno;
 mod error;
@@ -29,7 +30,7 @@ mod signature;
 mod table;
 
 pub use assemble::{Fetch, Operand, Operator, Program, Slots, Step, assemble};
-pub use book::{Asked, Book, Known, Request, Subject, Unknown};
+pub use book::{Asked, Book, Known, Request, Subject};
 pub use column::{
     At, Column, ColumnType, Comparison, Condition, MOST_OPS, MOST_TEXT, MOST_VALUE_WORDS, Metric, MetricUnit, Op,
     Register, Width,
@@ -39,7 +40,7 @@ pub use errno::leave_out_errno;
 pub use error::{Error, Origin};
 pub use location::{Location, Reason};
 pub use role::{Event, Role};
-pub use signature::{DropReason, Dropped, Param, Signature, Source};
+pub use signature::{DropReason, Dropped, Param, Signature, Source, Unknown};
 
 #[cfg(test)]
 mod tests;

@@ -70,6 +70,36 @@ impl fmt::Display for Source {
     }
 }
 
+/// Why nothing is known of a function that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// Neither a table nor debug information speaks of it.
+    Silence,
+    /// The compiler changed its parameters, as its symbol says.
+    Changed,
+    /// Declarations in the program that calls it contradict each other.
+    Contradiction,
+    /// No other file can call it, so an optimizing compiler may have changed its parameters without a word.
+    Local,
+    /// Functions with other parameters or results have the same code.
+    Merged,
+    /// Debug information says that it is not called as the platform's ABI says.
+    Unusual,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Unknown::Silence => "no table and no debug information says its parameters",
+            Unknown::Changed => "the compiler changed its parameters, as its symbol says",
+            Unknown::Contradiction => "declarations in the program that calls it contradict each other",
+            Unknown::Local => "the compiler may have changed its parameters, as no other file can call it",
+            Unknown::Merged => "functions with other parameters have the same code",
+            Unknown::Unusual => "it is not called as functions are on this platform, says its debug information",
+        })
+    }
+}
+
 /// A value that is wanted and not captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::capture::Wanted;
-use crate::describe::Description;
+use crate::description::Description;
 use crate::prototype::{self, Types};
 use crate::{Error, Event, Field, Origin, Role, Source, Structure, Type, expression};
 

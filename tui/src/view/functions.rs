@@ -20,6 +20,7 @@ use crate::state::history::SLOTS;
 use crate::text::count;
 use crate::theme::Theme;
 use crate::view::groups::{By, Groups, Key};
+use crate::view::{TIME, no_calls};
 use crate::view::{counters, legend};
 
 /// The view. The list of functions is shared with the view of one function, which goes through it.
@@ -225,9 +226,6 @@ pub const COLUMNS: [Figure; 13] = [
     },
 ];
 
-/// Cells of a title with a unit and the mark of the order.
-pub const TIME: u16 = 13;
-
 /// Index of the column by which the table is sorted at first.
 pub const FIRST_ORDER: usize = 4;
 
@@ -301,16 +299,6 @@ fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         let is_hidden = !app.muted.is_empty() && app.filter.is_empty() && state.calls > 0;
         let why = if is_hidden { "all functions are hidden; u shows them again" } else { no_calls(app, state) };
         canvas.put_empty(area, app.why_empty(why));
-    }
-}
-
-/// Why there is no call that ended.
-pub fn no_calls<'a>(app: &'a App, state: &State) -> &'a str {
-    match &app.stored {
-        Some(stored) if state.summary.is_none() => stored.status.as_str(),
-        Some(_) => "no call ended in this part of the trace",
-        None if state.is_armed => "no call has ended yet; press 3 to see running calls",
-        None => "probes are being placed",
     }
 }
 

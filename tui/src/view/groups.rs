@@ -13,7 +13,7 @@ use crate::list::List;
 use crate::state::State;
 use crate::state::thread::Thread;
 use crate::text::count;
-use crate::view::{functions, threads};
+use crate::view::{TIME, no_calls, threads};
 
 /// What the rows of the first view stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl Groups {
     pub fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, by: By, app: &App, state: &State) {
         let columns = [
             Column::number("calls", 10, 44),
-            Column::time("exclusive", functions::TIME, 0),
+            Column::time("exclusive", TIME, 0),
             Column::number("share %", 13, 50),
             Column::number(by.parts(), 9, 84),
             Column::rest(by.title()),
@@ -127,7 +127,7 @@ impl Groups {
         };
         canvas.table(Table::plain(area, &columns), rows, row);
         if rows.rows().is_empty() {
-            canvas.put_empty(area, app.why_empty(functions::no_calls(app, state)));
+            canvas.put_empty(area, app.why_empty(no_calls(app, state)));
         }
     }
 

@@ -16,7 +16,7 @@ use crate::panel::{self, Act, Panel, Subject};
 use crate::state::State;
 use crate::state::paths::{Figures, Label, PathIndex, Paths, ROOT};
 use crate::text::count;
-use crate::view::{counters, functions};
+use crate::view::{counters, no_calls};
 
 /// Nodes above this depth are unfolded at first, if they take this part of all time.
 const UNFOLDED_DEPTH: usize = 2;
@@ -184,7 +184,7 @@ impl Panel for CallTree {
             canvas.put(place.x, place.y, place.width, &title, canvas.theme.title());
         }
         if rows.rows().is_empty() {
-            canvas.put_empty(area, app.why_empty(functions::no_calls(app, state)));
+            canvas.put_empty(area, app.why_empty(no_calls(app, state)));
         }
     }
 

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::tracer::PATIENCE;
 use crate::process;
+
+/// Longest time to wait for a program or a tracer to be there or to go.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often a program works to show how quick it is.
 pub const WORKS: u32 = 5;

@@ -6,16 +6,12 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::subject::Subject;
 use crate::process;
-
-/// Longest time to wait for a tracer to be there or to go.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is traced of a program.
 #[derive(Clone, Default)]

@@ -13,7 +13,6 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 
-use super::ways::Destination;
 use super::{Text, branch_target};
 
 /// Instructions before a jump that are looked at for what makes up a table.
@@ -22,6 +21,16 @@ const WINDOW: usize = 64;
 const MOST_WAYS: usize = 512;
 /// Tables with more entries are not believed.
 const MAX_TABLE: u64 = 1 << 16;
+
+/// Where an indirect jump goes.
+pub enum Destination {
+    /// To one of these addresses.
+    Table(Vec<u64>),
+    /// Through a pointer that was loaded or passed; its value stands in the file if it points here.
+    Pointer,
+    /// That is not understood.
+    Unknown,
+}
 
 /// The instructions of a range, as they stand.
 pub struct Line<'a> {

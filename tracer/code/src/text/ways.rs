@@ -9,7 +9,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use rtrace_symbolizer::Image;
 
-use super::table::Line;
+use super::table::{Destination, Line};
 use super::{Text, branch_target};
 use crate::flow::Starts;
 
@@ -37,16 +37,6 @@ impl Ways {
     pub fn unknown() -> Ways {
         Ways { is_unknown: true, ..Ways::default() }
     }
-}
-
-/// Where an indirect jump goes.
-pub enum Destination {
-    /// To one of these addresses.
-    Table(Vec<u64>),
-    /// Through a pointer that was loaded or passed; its value stands in the file if it points here.
-    Pointer,
-    /// That is not understood.
-    Unknown,
 }
 
 impl Text<'_> {

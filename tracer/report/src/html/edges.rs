@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::names::Names;
 use super::rows;
 use crate::chains::{Chains, Depth};
-use crate::grouping::Key;
+use crate::key::Key;
 use crate::table::Value;
 use crate::walk::{Caller, Visitor};
 

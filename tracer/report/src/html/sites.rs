@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use super::edges::{Edges, Sums};
 use super::names::Names;
 use crate::chains::Depth;
-use crate::grouping::Key;
+use crate::key::Key;
 use crate::walk::{Caller, Visitor};
 
 /// Calls of a function by the place that called it.

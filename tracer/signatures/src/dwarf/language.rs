@@ -1,10 +1,6 @@
-//! The language and the compiler of a unit.
+//! The language of a unit.
 
-use std::borrow::Cow;
-
-use gimli::{AttributeValue, DW_AT_language, DW_AT_producer, DwLang};
-
-use super::types::{Files, Place};
+use gimli::DwLang;
 
 /// How far what a language says of a function is what the processor sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +13,7 @@ pub enum Language {
 }
 
 impl Language {
-    fn of(language: DwLang) -> Option<Language> {
+    pub fn of(language: DwLang) -> Option<Language> {
         Some(match language {
             gimli::DW_LANG_C
             | gimli::DW_LANG_C89
@@ -41,37 +37,5 @@ impl Language {
             gimli::DW_LANG_Rust => Language::Rust,
             _ => return None,
         })
-    }
-}
-
-impl<'a> Files<'a> {
-    /// The language of a unit, if it is one whose functions are understood.
-    pub fn language(&self, shared: bool, unit: usize) -> Option<Language> {
-        match self.attribute(self.root(shared, unit)?, DW_AT_language) {
-            Some(AttributeValue::Language(language)) => Language::of(language),
-            _ => None,
-        }
-    }
-
-    /// Whether GCC made a unit.
-    pub fn is_of_gcc(&self, unit: usize) -> bool {
-        self.producer(false, unit).is_some_and(|producer| producer.starts_with("GNU "))
-    }
-
-    /// Whether the compiler was told to leave out what the unit's version of DWARF does not have, as how functions of a
-    /// class came to be.
-    pub fn is_strict(&self, shared: bool, unit: usize) -> bool {
-        let is_old = self.unit(shared, unit).is_ok_and(|unit| unit.encoding().version < 5);
-        is_old && self.producer(shared, unit).is_some_and(|producer| producer.contains("-gstrict-dwarf"))
-    }
-
-    fn producer(&self, shared: bool, unit: usize) -> Option<Cow<'a, str>> {
-        let root = self.root(shared, unit)?;
-        self.whole_text(root, self.attribute(root, DW_AT_producer)?)
-    }
-
-    fn root(&self, shared: bool, unit: usize) -> Option<Place> {
-        let offset = self.unit(shared, unit).ok()?.entries().next_dfs().ok()??.1.offset();
-        Some(Place { shared, unit, offset })
     }
 }

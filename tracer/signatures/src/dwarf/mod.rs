@@ -19,7 +19,7 @@ use rtrace_symbolizer::{DebugFile, Image};
 use self::incoming::{INTEGERS, Incoming, VECTORS};
 use self::language::Language;
 use self::types::{Files, Place};
-use crate::describe::Description;
+use crate::description::Description;
 use crate::prototype::Declared;
 use crate::{Location, Register, Source, Type, Unknown, abi};
 

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use gimli::{
     AttributeValue, DW_AT_GNU_vector, DW_AT_alignment, DW_AT_artificial, DW_AT_bit_offset, DW_AT_bit_size,
     DW_AT_byte_size, DW_AT_calling_convention, DW_AT_count, DW_AT_data_bit_offset, DW_AT_data_member_location,
-    DW_AT_declaration, DW_AT_defaulted, DW_AT_deleted, DW_AT_encoding, DW_AT_external, DW_AT_linkage_name,
-    DW_AT_lower_bound, DW_AT_name, DW_AT_type, DW_AT_upper_bound, DW_AT_virtuality, DwAt, Dwarf, UnitOffset,
-    UnitSectionOffset,
+    DW_AT_declaration, DW_AT_defaulted, DW_AT_deleted, DW_AT_encoding, DW_AT_external, DW_AT_language,
+    DW_AT_linkage_name, DW_AT_lower_bound, DW_AT_name, DW_AT_producer, DW_AT_type, DW_AT_upper_bound, DW_AT_virtuality,
+    DwAt, Dwarf, UnitOffset, UnitSectionOffset,
 };
 
 use super::language::Language;
@@ -507,5 +507,37 @@ impl<'a> Files<'a> {
             Ok(_) => Some(name()).filter(|name| !name.is_empty()).unwrap_or_else(|| "?".to_owned()),
             Err(_) => "?".to_owned(),
         }
+    }
+}
+
+impl<'a> Files<'a> {
+    /// The language of a unit, if it is one whose functions are understood.
+    pub fn language(&self, shared: bool, unit: usize) -> Option<Language> {
+        match self.attribute(self.root(shared, unit)?, DW_AT_language) {
+            Some(AttributeValue::Language(language)) => Language::of(language),
+            _ => None,
+        }
+    }
+
+    /// Whether GCC made a unit.
+    pub fn is_of_gcc(&self, unit: usize) -> bool {
+        self.producer(false, unit).is_some_and(|producer| producer.starts_with("GNU "))
+    }
+
+    /// Whether the compiler was told to leave out what the unit's version of DWARF does not have, as how functions of a
+    /// class came to be.
+    pub fn is_strict(&self, shared: bool, unit: usize) -> bool {
+        let is_old = self.unit(shared, unit).is_ok_and(|unit| unit.encoding().version < 5);
+        is_old && self.producer(shared, unit).is_some_and(|producer| producer.contains("-gstrict-dwarf"))
+    }
+
+    fn producer(&self, shared: bool, unit: usize) -> Option<Cow<'a, str>> {
+        let root = self.root(shared, unit)?;
+        self.whole_text(root, self.attribute(root, DW_AT_producer)?)
+    }
+
+    fn root(&self, shared: bool, unit: usize) -> Option<Place> {
+        let offset = self.unit(shared, unit).ok()?.entries().next_dfs().ok()??.1.offset();
+        Some(Place { shared, unit, offset })
     }
 }

@@ -14,7 +14,8 @@ use rtrace_symbolizer::Image;
 
 use super::machine::Machine;
 use crate::capture::Wanted;
-use crate::describe::{Description, Wish, describe};
+use crate::describe::{Wish, describe};
+use crate::description::Description;
 use crate::dwarf;
 use crate::prototype::{self, Types};
 use crate::table::Dialect;

@@ -6,8 +6,6 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesPars
 use clap::{Arg, Args, Command};
 use rtrace_report::Format;
 
-use super::recording::Mode;
-
 /// A word, what it means to people, and what to rtrace.
 pub type Choice<T> = (&'static str, &'static str, T);
 
@@ -54,6 +52,16 @@ impl TextOrJson {
     pub fn is_json(self) -> bool {
         self.json || self.format == Format::Json
     }
+}
+
+/// What is recorded of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// A record of its own.
+    #[default]
+    Trace,
+    /// It is folded into its call path.
+    Profile,
 }
 
 /// What is recorded of a call.

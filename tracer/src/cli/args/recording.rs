@@ -13,20 +13,10 @@ use rtrace_model::Percent;
 use rtrace_plan::Pattern;
 
 use super::address::parse_address;
-use super::choice::{MODE, one_of};
+use super::choice::{MODE, Mode, one_of};
 use super::names::{Names, parse_counters};
 use super::quantity::{Budget, parse_budget, parse_buffer_size, parse_duration};
 use super::{Keep, Selection, Values};
-
-/// What is recorded of a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// A record of its own.
-    #[default]
-    Trace,
-    /// It is folded into its call path.
-    Profile,
-}
 
 /// The options of the verbs that record.
 #[derive(Debug, Args)]

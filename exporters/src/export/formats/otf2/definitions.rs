@@ -61,11 +61,6 @@ pub(super) const ENDING: u32 = 0;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// The first texts that are defined.
-pub(super) fn first_strings() -> impl Iterator<Item = &'static str> {
-    std::iter::once("").chain(Ending::ALL.into_iter().map(Ending::name))
-}
-
 /// The text of an ending: the first texts defined, after the empty one.
 pub(super) fn ending_string(ending: Ending) -> u32 {
     1 + ending as u32

@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use rtrace_model::{LocationId, RegionId, Timestamp};
+use rtrace_model::{Ending, LocationId, RegionId, Timestamp};
 
 use super::super::super::paths::Paths;
 use super::super::super::samples::Series;
 use super::super::super::step::Step;
-use super::definitions::first_strings;
 
 /// The class of the metrics that calls have readings of.
 pub(super) const METRICS: u32 = 0;
@@ -94,6 +93,11 @@ impl Gathered {
         let (begin, end) = self.span.unwrap_or((time, time));
         self.span = Some((begin.min(time), end.max(time)));
     }
+}
+
+/// The first texts that are defined.
+fn first_strings() -> impl Iterator<Item = &'static str> {
+    std::iter::once("").chain(Ending::ALL.into_iter().map(Ending::name))
 }
 
 #[cfg(test)]
