@@ -5,6 +5,7 @@
 
 mod call;
 mod call_site;
+pub(crate) mod cell;
 pub(crate) mod column;
 mod context;
 mod definition;

@@ -1,0 +1,121 @@
+//! Rows whose columns are their fields: each is named once, and its type says how it is stored.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, Int32Array, StringArray};
+use rtrace_model::{CallSiteId, ExitPolicy, LibraryId, LocationId, MetricId, PathId, RegionId, Timestamp, ValueType};
+
+use super::column::{self, ColumnError, Columns};
+
+/// A value that a column holds.
+pub(crate) trait Cell: Sized {
+    const IS_NULLABLE: bool = false;
+
+    fn write<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef
+    where
+        Self: 'a;
+
+    fn read(columns: &Columns<'_>, name: &str) -> Result<Vec<Self>, ColumnError>;
+}
+
+/// A column by its name: what it holds, and whether it may be null.
+pub(crate) fn column<'n, 'a, T: Cell + 'a>(
+    name: &'n str,
+    cells: impl Iterator<Item = &'a T>,
+) -> (&'n str, ArrayRef, bool) {
+    (name, T::write(cells), T::IS_NULLABLE)
+}
+
+/// Makes a [`Row`](super::Row) of a type: its place, and its columns with the fields that they hold. What stands in
+/// brackets is made of a row for other readers, and not read.
+macro_rules! row {
+    ($row:ty, $place:literal, { $($name:literal: $($field:ident)? $([$derived:expr])?,)+ }) => {
+        impl $crate::schema::Row for $row {
+            const PLACE: &'static str = $place;
+
+            fn encode<'a>(rows: impl Iterator<Item = &'a $row> + Clone) -> arrow_array::RecordBatch {
+                $crate::schema::column::batch([$(
+                    $($crate::schema::cell::column($name, rows.clone().map(|row| &row.$field)))?
+                    $($crate::schema::cell::column($name, rows.clone().map($derived).collect::<Vec<_>>().iter()))?,
+                )+])
+            }
+
+            fn decode(
+                columns: &$crate::schema::Columns<'_>,
+            ) -> Result<Vec<$row>, $crate::schema::ColumnError> {
+                $($(let mut $field = $crate::schema::cell::Cell::read(columns, $name)?.into_iter();)?)+
+                let row = |_| Some(Self { $($($field: $field.next()?,)?)+ });
+                Ok((0..columns.rows()).map_while(row).collect())
+            }
+        }
+    };
+}
+pub(crate) use row;
+
+/// How values of these types become columns, and columns become values.
+macro_rules! cells {
+    ($($cell:ty: $cells:ident => $write:expr, $columns:ident, $name:ident => $read:expr;)+) => {
+        $(impl Cell for $cell {
+            fn write<'a>($cells: impl Iterator<Item = &'a $cell>) -> ArrayRef {
+                $write
+            }
+
+            fn read($columns: &Columns<'_>, $name: &str) -> Result<Vec<$cell>, ColumnError> {
+                $read
+            }
+        })+
+    };
+}
+
+macro_rules! nullable_cells {
+    ($($cell:ty: $cells:ident => $write:expr, $columns:ident, $name:ident => $read:expr;)+) => {
+        $(impl Cell for Option<$cell> {
+            const IS_NULLABLE: bool = true;
+
+            fn write<'a>($cells: impl Iterator<Item = &'a Option<$cell>>) -> ArrayRef {
+                $write
+            }
+
+            fn read($columns: &Columns<'_>, $name: &str) -> Result<Vec<Option<$cell>>, ColumnError> {
+                $read
+            }
+        })+
+    };
+}
+
+cells! {
+    u32: cells => column::int32(cells.copied()), columns, name => columns.int32(name);
+    u64: cells => column::int64(cells.copied()), columns, name => columns.int64(name);
+    f64: cells => Arc::new(Float64Array::from_iter_values(cells.copied())), columns, name => columns.float64(name);
+    bool: cells => column::boolean(cells.copied()), columns, name => columns.added_boolean(name);
+    String: cells => column::text(cells.map(String::as_str)),
+        columns, name => Ok(columns.text(name)?.into_iter().map(str::to_owned).collect());
+    Vec<String>: cells => column::texts(cells.map(Vec::as_slice)), columns, name => columns.texts(name);
+    Timestamp: cells => column::int64(cells.map(|time| time.0)),
+        columns, name => Ok(columns.int64(name)?.into_iter().map(Timestamp).collect());
+    ExitPolicy: cells => column::text(cells.map(|exit| exit.name())),
+        columns, name => columns.words(name, ExitPolicy::from_name);
+    ValueType: cells => column::text(cells.map(|value_type| value_type.name())),
+        columns, name => columns.words(name, ValueType::from_name);
+}
+
+macro_rules! ids {
+    ($($id:ident)+) => {
+        cells! {$(
+            $id: cells => column::int32(cells.map(|id| id.0)),
+                columns, name => Ok(columns.int32(name)?.into_iter().map($id).collect());
+        )+}
+    };
+}
+
+ids! { LibraryId RegionId LocationId MetricId CallSiteId PathId }
+
+nullable_cells! {
+    u32: cells => column::optional_int32(cells.copied()), columns, name => columns.optional_int32(name);
+    u64: cells => column::optional_int64(cells.copied()), columns, name => columns.optional_int64(name);
+    i32: cells => Arc::new(Int32Array::from_iter(cells.copied())), columns, name => columns.optional_int32(name);
+    Timestamp: cells => column::optional_int64(cells.map(|time| time.map(|time| time.0))),
+        columns, name => Ok(columns.optional_int64(name)?.into_iter().map(|time| time.map(Timestamp)).collect());
+    String: cells => Arc::new(StringArray::from_iter(cells.map(Option::as_deref))),
+        columns, name => Ok(columns.optional_text(name)?.into_iter().map(|text| text.map(str::to_owned)).collect());
+}
