@@ -19,14 +19,14 @@ use std::sync::Arc;
 
 use rtrace_model::{
     Batch, Call, CallCost, Count, Definition, Estimate, Event, EventKind, ExitPolicy, LibraryId, Location, LocationId,
-    Loss, MetricId, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp, ValueBatch,
+    Loss, MetricId, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp, Totals, ValueBatch,
 };
 
 use self::counters::{Counters, Derive, add_exclusive, add_inclusive};
 use self::function::{Function, WithoutRecord};
 use self::history::{History, SLOTS};
 use self::log::Log;
-use self::paths::{Figures, Paths};
+use self::paths::Paths;
 use self::thread::{Settle, Thread};
 use self::values::Recorded;
 
@@ -604,8 +604,8 @@ impl State {
     }
 
     /// The figures of each of these paths.
-    pub fn merged_figures(&self) -> Vec<Figures> {
-        let mut figures: Vec<Figures> = self.merged.nodes().iter().map(|node| node.figures).collect();
+    pub fn merged_figures(&self) -> Vec<Totals> {
+        let mut figures: Vec<Totals> = self.merged.nodes().iter().map(|node| node.figures).collect();
         for thread in self.threads.values() {
             for node in thread.paths.nodes() {
                 figures[node.merged as usize].add(node.figures);

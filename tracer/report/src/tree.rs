@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use rtrace_exporters::{Led, TraceSet, Untraced, UntracedId};
-use rtrace_model::{Call, CallSiteId, ContextId, FoldedPath, Library, PathProfile, RegionId};
+use rtrace_model::{Call, CallSiteId, ContextId, FoldedPath, Library, RegionId, Totals};
 
 use super::table::{Column, SUM, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
@@ -43,48 +43,27 @@ enum Label {
     Untraced(UntracedId),
 }
 
-/// What some calls of one path add to their node. Times in nanoseconds.
-struct Sums {
-    calls: u64,
-    /// Of these, those whose time is known.
-    timed: u64,
-    inclusive: u64,
-    exclusive: u64,
-}
-
 struct Node {
     label: Label,
     children: Vec<NodeId>,
-    calls: u64,
-    /// Of the calls, those whose time is in the sums below.
-    timed: u64,
-    inclusive: u64,
-    exclusive: u64,
+    totals: Totals,
 }
 
 impl Visitor for Tree<'_> {
     type Mark = NodeId;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, NodeId>) -> NodeId {
-        let sums = Sums {
-            calls: 1,
-            timed: u64::from(call.is_timed()),
-            inclusive: call.duration.unwrap_or(0),
-            exclusive: call.exclusive().unwrap_or(0),
-        };
         let Call { region, call_site: site, context, .. } = *call;
-        self.add(region, (site, context), caller, sums)
+        self.add(region, (site, context), caller, Totals::of(call))
     }
 
     fn enclose(&mut self, call: &Call, caller: Caller<'_, NodeId>) -> NodeId {
         let Call { region, call_site: site, context, .. } = *call;
-        self.add(region, (site, context), caller, Sums { calls: 0, timed: 0, inclusive: 0, exclusive: 0 })
+        self.add(region, (site, context), caller, Totals::default())
     }
 
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, NodeId>) -> NodeId {
-        let PathProfile { calls, unseen, inclusive, exclusive, .. } = path.profile;
-        let sums = Sums { calls, timed: calls.saturating_sub(unseen), inclusive, exclusive };
-        self.add(path.region, (path.call_site(), path.context()), caller, sums)
+        self.add(path.region, (path.call_site(), path.context()), caller, Totals::of_path(path))
     }
 }
 
@@ -103,7 +82,7 @@ impl<'a> Tree<'a> {
         region: RegionId,
         (site, context): (Option<CallSiteId>, Option<ContextId>),
         caller: Caller<'_, NodeId>,
-        sums: Sums,
+        sums: Totals,
     ) -> NodeId {
         let outermost = caller.timed().next().is_none();
         let is_root = matches!(caller, Caller::None);
@@ -131,10 +110,8 @@ impl<'a> Tree<'a> {
         if outermost {
             self.add_inclusive(ROOT, sums.inclusive);
         }
-        let node = &mut self.nodes[id as usize];
-        node.calls += sums.calls;
-        node.timed += sums.timed;
-        node.exclusive = node.exclusive.saturating_add(sums.exclusive);
+        // Its inclusive time is added where that is not counted twice.
+        self.nodes[id as usize].totals.add(Totals { inclusive: 0, ..sums });
         id
     }
 
@@ -160,7 +137,7 @@ impl<'a> Tree<'a> {
     }
 
     fn add_inclusive(&mut self, id: NodeId, duration: u64) {
-        let inclusive = &mut self.nodes[id as usize].inclusive;
+        let inclusive = &mut self.nodes[id as usize].totals.inclusive;
         *inclusive = inclusive.saturating_add(duration);
     }
 
@@ -197,7 +174,7 @@ impl<'a> Tree<'a> {
         }
         let left_out = called.iter().skip(1).filter(|&&is_called| is_called).count() - rows.len();
         let mut table = Table { columns: COLUMNS.to_vec(), rows, marks, left_out, ..Table::default() };
-        if self.nodes.iter().any(|node| node.timed < node.calls) {
+        if self.nodes.iter().any(|node| node.totals.untimed > 0) {
             table.show(TIMED.key, Shown::Always);
         }
         table
@@ -221,7 +198,7 @@ impl<'a> Tree<'a> {
     /// The time of each node, or that of its callees where this is more: they may be timed where
     /// their caller was not.
     fn weights(&self) -> Vec<u64> {
-        let mut weights: Vec<u64> = self.nodes.iter().map(|node| node.inclusive).collect();
+        let mut weights: Vec<u64> = self.nodes.iter().map(|node| node.totals.inclusive).collect();
         // A node comes after its caller.
         for (id, node) in self.nodes.iter().enumerate().rev() {
             let below = node.children.iter().map(|&child| weights[child as usize]).fold(0, u64::saturating_add);
@@ -232,7 +209,7 @@ impl<'a> Tree<'a> {
 
     /// Whether a call of a node, or below it, counts.
     fn called(&self) -> Vec<bool> {
-        let mut called: Vec<bool> = self.nodes.iter().map(|node| node.calls > 0).collect();
+        let mut called: Vec<bool> = self.nodes.iter().map(|node| node.totals.calls > 0).collect();
         // A node comes after its caller.
         for (id, node) in self.nodes.iter().enumerate().rev() {
             called[id] |= node.children.iter().any(|&child| called[child as usize]);
@@ -256,7 +233,7 @@ impl<'a> Tree<'a> {
     /// The values of [`COLUMNS`].
     fn row(&self, trace: &TraceSet, id: NodeId, numbers: (u64, Option<u64>), depth: usize) -> Vec<Value> {
         let node = &self.nodes[id as usize];
-        let total = self.nodes[ROOT as usize].inclusive;
+        let total = self.nodes[ROOT as usize].totals.inclusive;
         let region = match node.label {
             Label::Region(region) => Some(region),
             Label::Root | Label::LostCaller | Label::MorePaths | Label::Untraced(_) => None,
@@ -266,18 +243,18 @@ impl<'a> Tree<'a> {
         let is_untraced = matches!(node.label, Label::Untraced(_));
         let counted = |count: u64| if is_untraced { Value::Absent } else { Value::Count(count) };
         // A caller may have ended later than the part that is asked for.
-        let is_unknown = node.timed == 0 && (node.calls > 0 || region.is_some());
+        let is_unknown = node.totals.timed() == 0 && (node.totals.calls > 0 || region.is_some());
         let known = |value: Value| if is_unknown { Value::Absent } else { value };
         vec![
             Value::Id(numbers.0),
             numbers.1.map_or(Value::Absent, Value::Id),
             Value::Id(depth as u64),
             number(region.map(|region| region.0)),
-            counted(node.calls),
-            counted(node.timed),
-            known(Value::Share(node.inclusive as f64 / total.max(1) as f64)),
-            known(Value::Time(node.inclusive)),
-            known(if is_untraced { Value::Absent } else { Value::Time(node.exclusive) }),
+            counted(node.totals.calls),
+            counted(node.totals.timed()),
+            known(Value::Share(node.totals.inclusive as f64 / total.max(1) as f64)),
+            known(Value::Time(node.totals.inclusive)),
+            known(if is_untraced { Value::Absent } else { Value::Time(node.totals.exclusive) }),
             library.map_or(Value::Absent, |library| Value::Name(library.to_owned())),
             Value::Nested(depth, self.name(trace, node.label)),
         ]
@@ -296,7 +273,7 @@ impl<'a> Tree<'a> {
 
 impl Node {
     fn new(label: Label) -> Node {
-        Node { label, children: Vec::new(), calls: 0, timed: 0, inclusive: 0, exclusive: 0 }
+        Node { label, children: Vec::new(), totals: Totals::default() }
     }
 }
 
@@ -334,9 +311,9 @@ impl Order {
     /// What a node is sorted by, whose weight is the time of it or of its callees.
     fn figure(self, node: &Node, weight: u64) -> u64 {
         match self.0 {
-            Sort::Calls => node.calls,
+            Sort::Calls => node.totals.calls,
             Sort::Inclusive => weight,
-            Sort::Exclusive => node.exclusive,
+            Sort::Exclusive => node.totals.exclusive,
             _ => 0,
         }
     }
@@ -465,11 +442,11 @@ calls  inclusive %  inclusive ns  exclusive ns  function
             let calls = nested(&shape);
             let tree = tree(&calls, most_paths);
             let roots: u64 = calls.iter().filter(|call| call.parent == 0).filter_map(|call| call.duration).sum();
-            prop_assert_eq!(tree.nodes.iter().map(|node| node.exclusive).sum::<u64>(), roots);
-            prop_assert_eq!(tree.nodes[ROOT as usize].inclusive, roots);
+            prop_assert_eq!(tree.nodes.iter().map(|node| node.totals.exclusive).sum::<u64>(), roots);
+            prop_assert_eq!(tree.nodes[ROOT as usize].totals.inclusive, roots);
             for node in &tree.nodes[1..] {
-                let below: u64 = node.children.iter().map(|&child| tree.nodes[child as usize].inclusive).sum();
-                prop_assert_eq!(node.inclusive, node.exclusive + below);
+                let below: u64 = node.children.iter().map(|&child| tree.nodes[child as usize].totals.inclusive).sum();
+                prop_assert_eq!(node.totals.inclusive, node.totals.exclusive + below);
             }
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use rtrace_model::{Count, RegionId};
+use rtrace_model::{Count, RegionId, Totals};
 
 use super::counters::{add_exclusive, add_inclusive};
 
@@ -29,36 +29,6 @@ pub enum Label {
     Region(RegionId),
 }
 
-/// The sums of a call path. Times in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Calls that ended.
-    pub calls: u64,
-    /// Of these, calls that were not timed.
-    pub untimed: u64,
-    /// Their durations.
-    pub inclusive: u64,
-    /// Their durations without traced callees.
-    pub exclusive: u64,
-}
-
-impl Figures {
-    /// Adds other sums.
-    pub fn add(&mut self, other: Figures) {
-        self.calls += other.calls;
-        self.untimed += other.untimed;
-        self.inclusive = self.inclusive.saturating_add(other.inclusive);
-        self.exclusive = self.exclusive.saturating_add(other.exclusive);
-    }
-}
-
-impl Figures {
-    /// One of the sums over times; absent where there are calls, and none of them was timed.
-    pub fn time(&self, sum: u64) -> Option<u64> {
-        (self.calls == 0 || self.calls > self.untimed).then_some(sum)
-    }
-}
-
 /// A call path.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -69,7 +39,7 @@ pub struct Node {
     /// Whether no caller on the path is the same function.
     pub outermost: bool,
     /// Its calls.
-    pub figures: Figures,
+    pub figures: Totals,
     /// The node of the same path in the tree of all threads.
     pub merged: PathIndex,
     first_child: Option<PathIndex>,
@@ -118,7 +88,7 @@ impl Paths {
     }
 
     /// The figures of a node.
-    pub fn figures(&mut self, index: PathIndex) -> &mut Figures {
+    pub fn figures(&mut self, index: PathIndex) -> &mut Totals {
         &mut self.nodes[index as usize].figures
     }
 
@@ -196,7 +166,7 @@ impl Paths {
             label,
             parent,
             outermost,
-            figures: Figures::default(),
+            figures: Totals::default(),
             merged: ROOT,
             first_child: None,
             last_child: None,

@@ -9,11 +9,11 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use rtrace_model::{Call, Count, Location, PathProfile, RegionId, Timestamp};
+use rtrace_model::{Call, Count, Location, PathProfile, RegionId, Timestamp, Totals};
 
 use super::folded::Folded;
 use super::lanes::Lanes;
-use super::paths::{Figures, Label, PathIndex, Paths, ROOT};
+use super::paths::{Label, PathIndex, Paths, ROOT};
 
 /// Calls that wait for their callers before they are looked at.
 const CROWD: usize = 1 << 14;
@@ -202,9 +202,7 @@ impl Thread {
             if row.parent.is_none() {
                 self.traced = self.traced.saturating_add(row.inclusive);
             }
-            let PathProfile { calls, unseen: untimed, inclusive, exclusive, .. } = *row;
-            let figures = Figures { calls, untimed, inclusive, exclusive };
-            let (path, is_outermost) = self.put(parent, row.region, figures, merged, room);
+            let (path, is_outermost) = self.put(parent, row.region, Totals::of_path(row), merged, room);
             self.count_on(path, parent, &row.counts);
             told(row, is_outermost);
             path
@@ -218,14 +216,14 @@ impl Thread {
         &mut self,
         parent: PathIndex,
         region: RegionId,
-        figures: Figures,
+        figures: Totals,
         merged: &mut Paths,
         room: &mut usize,
     ) -> (PathIndex, bool) {
         let path = self.paths.child(parent, Label::Region(region), merged, room);
         // Within paths that are not told apart, time counts once.
         let inclusive = if path == parent { 0 } else { figures.inclusive };
-        self.paths.figures(path).add(Figures { inclusive, ..figures });
+        self.paths.figures(path).add(Totals { inclusive, ..figures });
         if self.paths.node(parent).label == Label::LostCaller {
             self.paths.figures(parent).inclusive += figures.inclusive;
         }
@@ -284,8 +282,7 @@ impl Thread {
                 around.clear();
             }
             is_whole = call.parent == 0 || is_whole && !around.is_empty();
-            let (inclusive, exclusive) = (call.duration.unwrap_or(0), call.exclusive().unwrap_or(0));
-            let figures = Figures { calls: 1, untimed: u64::from(!call.is_timed()), inclusive, exclusive };
+            let figures = Totals::of(&call);
             let (path, is_first) = self.put(parent, call.region, figures, merged, room);
             // Its time is in no other's where those above it were not timed.
             let timed = call.is_timed().then_some(call.region);
@@ -293,7 +290,7 @@ impl Thread {
             let counts = &all_counts[pending.counts.start as usize..pending.counts.end as usize];
             self.count_on(path, parent, counts);
             if is_outermost {
-                outer(call.region, inclusive, counts);
+                outer(call.region, figures.inclusive, counts);
             }
             around.push(Known { id: call.id, path, timed });
         }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use crossterm::event::KeyCode::{self, Char, Left, Right};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
-use rtrace_model::{LocationId, RegionId};
+use rtrace_model::{LocationId, RegionId, Totals};
 
 use crate::app::{App, Flow, Spot};
 use crate::canvas::{Canvas, Cell, Column, Table};
@@ -22,7 +22,7 @@ use crate::panel::{self, Act, Panel, Subject};
 use crate::state::State;
 use crate::state::counters::Figure;
 use crate::state::function::{Function, Slow};
-use crate::state::paths::{Figures, Label, ROOT};
+use crate::state::paths::{Label, ROOT};
 use crate::text::{count, counted, fit_name, grouped, share, short_ns, time, width};
 use crate::view::{counters, functions, tree};
 
@@ -62,7 +62,7 @@ pub struct Detail {
 #[derive(Debug, Default)]
 struct Neighbours {
     rows: List<Label>,
-    sums: HashMap<Label, Figures>,
+    sums: HashMap<Label, Totals>,
 }
 
 const KEYS: &[Binding<Act<Detail>>] = &[
@@ -273,8 +273,8 @@ impl Detail {
 
 impl Neighbours {
     /// The most time first.
-    fn set(&mut self, sums: HashMap<Label, Figures>) {
-        let mut rows: Vec<(Label, Figures)> =
+    fn set(&mut self, sums: HashMap<Label, Totals>) {
+        let mut rows: Vec<(Label, Totals)> =
             sums.iter().filter(|(_, sums)| sums.calls > 0).map(|(&l, &s)| (l, s)).collect();
         rows.sort_by_key(|(label, sums)| (Reverse(sums.inclusive), Reverse(sums.calls), order_of(*label)));
         self.rows.set(rows.into_iter().map(|(label, _)| label).collect());
@@ -429,10 +429,10 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, facts: &[(&str, String)], wid
 }
 
 /// Callers and callees with the sums of the calls on those paths.
-fn neighbours(function: &Function, state: &State) -> (HashMap<Label, Figures>, HashMap<Label, Figures>) {
+fn neighbours(function: &Function, state: &State) -> (HashMap<Label, Totals>, HashMap<Label, Totals>) {
     let (paths, figures) = (state.merged_paths(), state.merged_figures());
     let own = Label::Region(function.region);
-    let (mut callers, mut callees): (HashMap<Label, Figures>, HashMap<Label, Figures>) = Default::default();
+    let (mut callers, mut callees): (HashMap<Label, Totals>, HashMap<Label, Totals>) = Default::default();
     for (node, &sums) in paths.nodes().iter().zip(&figures).skip(1) {
         let above = paths.node(node.parent).label;
         if node.label == own && node.parent != ROOT {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crossterm::event::KeyCode::{self, Char, Left, Right};
 use ratatui::layout::Rect;
-use rtrace_model::{Count, RegionId};
+use rtrace_model::{Count, RegionId, Totals};
 
 use crate::app::{App, Flow};
 use crate::canvas::{Canvas, Cell, Column, Table};
@@ -14,7 +14,7 @@ use crate::key::{Binding, Keys, also, find, key};
 use crate::list::{List, Rows};
 use crate::panel::{self, Act, Panel, Subject};
 use crate::state::State;
-use crate::state::paths::{Figures, Label, PathIndex, Paths, ROOT};
+use crate::state::paths::{Label, PathIndex, Paths, ROOT};
 use crate::text::count;
 use crate::view::{counters, no_calls};
 
@@ -225,7 +225,7 @@ impl Panel for CallTree {
 /// A tree with its sums; nodes that are newer than these have none.
 struct Tree<'a> {
     paths: &'a Paths,
-    figures: &'a [Figures],
+    figures: &'a [Totals],
     /// Of each node, its time, or that of its callees where this is more.
     weights: &'a [u64],
     /// The same of all roots.
@@ -289,7 +289,7 @@ impl<'a> Tree<'a> {
 /// The sums of a tree's nodes when it was arranged.
 #[derive(Debug, Default)]
 struct Sums {
-    figures: Vec<Figures>,
+    figures: Vec<Totals>,
     /// Of each node, its time, or that of its callees where this is more: they may be timed where their
     /// caller was not.
     weights: Vec<u64>,
