@@ -2,40 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallSiteId, ContextId, LocationId, RegionId, Timestamp};
+use crate::{CallSiteId, ContextId, LocationId, RegionId, Timestamp, words};
 
-/// How a call ended, or why that is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ending {
-    /// The function returned.
-    Returned,
-    /// An exception, a `longjmp` or a forced unwind left the function. The end is when that was
-    /// noticed: at the thread's next probe hit.
-    Unwound,
-    /// The call was still running when its thread, its program or the recording ended.
-    Open,
-    /// The return was not observed: the call has no duration. Calls of any other ending have one.
-    Unseen,
-}
-
-impl Ending {
-    /// All endings, in the order of their codes.
-    pub const ALL: [Ending; 4] = [Ending::Returned, Ending::Unwound, Ending::Open, Ending::Unseen];
-
-    /// The word used in columns and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Ending::Returned => "returned",
-            Ending::Unwound => "unwound",
-            Ending::Open => "open",
-            Ending::Unseen => "unseen",
-        }
-    }
-
-    /// The ending of that [`name`](Ending::name).
-    pub fn from_name(name: &str) -> Option<Ending> {
-        Ending::ALL.into_iter().find(|ending| ending.name() == name)
+words! {
+    /// How a call ended, or why that is not known.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    Ending {
+        /// The function returned.
+        Returned = "returned",
+        /// An exception, a `longjmp` or a forced unwind left the function. The end is when that was
+        /// noticed: at the thread's next probe hit.
+        Unwound = "unwound",
+        /// The call was still running when its thread, its program or the recording ended.
+        Open = "open",
+        /// The return was not observed: the call has no duration. Calls of any other ending have one.
+        Unseen = "unseen",
     }
 }
 

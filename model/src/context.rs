@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallSiteId, ContextId};
+use crate::{CallSiteId, ContextId, words};
 
 /// The return addresses between a call and the traced call around it, or, where there is none, the outermost function
 /// of the thread. The call's own return address, its [call site](crate::Call::call_site), is not among them.
@@ -24,54 +24,25 @@ impl Context {
     pub const EMPTY: ContextId = ContextId(1);
 }
 
-/// Why a context has no more places.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ContextEnding {
-    /// There are no more.
-    #[default]
-    Complete,
-    /// It is as long as was asked for.
-    Cut,
-    /// How the next frame is left was not known yet when the call entered.
-    NotYetKnown,
-    /// No unwind table describes the next frame.
-    NotDescribed,
-    /// The stack could not be read.
-    NotReadable,
-    /// The stack is not what the unwind tables say.
-    Contradicted,
-    /// A signal handler was called: what it interrupted is not followed.
-    Signal,
-}
-
-impl ContextEnding {
-    /// All.
-    pub const ALL: [ContextEnding; 7] = [
-        ContextEnding::Complete,
-        ContextEnding::Cut,
-        ContextEnding::NotYetKnown,
-        ContextEnding::NotDescribed,
-        ContextEnding::NotReadable,
-        ContextEnding::Contradicted,
-        ContextEnding::Signal,
-    ];
-
-    /// The word used in columns and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ContextEnding::Complete => "complete",
-            ContextEnding::Cut => "cut",
-            ContextEnding::NotYetKnown => "not yet known",
-            ContextEnding::NotDescribed => "not described",
-            ContextEnding::NotReadable => "not readable",
-            ContextEnding::Contradicted => "contradicted",
-            ContextEnding::Signal => "signal",
-        }
-    }
-
-    /// The ending of that [`name`](ContextEnding::name).
-    pub fn from_name(name: &str) -> Option<ContextEnding> {
-        ContextEnding::ALL.into_iter().find(|ending| ending.name() == name)
+words! {
+    /// Why a context has no more places.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    ContextEnding {
+        /// There are no more.
+        #[default]
+        Complete = "complete",
+        /// It is as long as was asked for.
+        Cut = "cut",
+        /// How the next frame is left was not known yet when the call entered.
+        NotYetKnown = "not yet known",
+        /// No unwind table describes the next frame.
+        NotDescribed = "not described",
+        /// The stack could not be read.
+        NotReadable = "not readable",
+        /// The stack is not what the unwind tables say.
+        Contradicted = "contradicted",
+        /// A signal handler was called: what it interrupted is not followed.
+        Signal = "signal",
     }
 }

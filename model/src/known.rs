@@ -64,7 +64,7 @@ mod tests {
                 .by_name
                 .values()
                 .chain(facts.by_prefix.iter().map(|(_, fact)| fact))
-                .all(|fact| Wait::named(fact).is_some())
+                .all(|fact| Wait::from_name(fact).is_some())
         };
         assert!(of_waits(&TABLE["waits"]));
         assert_eq!(known("nothing", "read"), None);

@@ -60,6 +60,7 @@ mod untimed;
 mod unwind;
 mod values;
 mod waiting;
+mod words;
 
 pub use batch::{Batch, Reading};
 pub use calibration::CallCost;

@@ -2,76 +2,39 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{MetricId, Timestamp};
+use crate::{MetricId, Timestamp, words};
 
-/// What a metric's values belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// Each call: its values are the [`Reading`](crate::Reading)s of batches.
-    Call,
-    /// A thread.
-    Thread,
-    /// A process.
-    Process,
-    /// A CPU socket.
-    Socket,
-    /// The machine.
-    Node,
-}
-
-impl Scope {
-    /// All scopes.
-    pub const ALL: [Scope; 5] = [Scope::Call, Scope::Thread, Scope::Process, Scope::Socket, Scope::Node];
-
-    /// The word used in columns and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Scope::Call => "call",
-            Scope::Thread => "thread",
-            Scope::Process => "process",
-            Scope::Socket => "socket",
-            Scope::Node => "node",
-        }
-    }
-
-    /// The scope of that [`name`](Scope::name).
-    pub fn from_name(name: &str) -> Option<Scope> {
-        Scope::ALL.into_iter().find(|scope| scope.name() == name)
+words! {
+    /// What a metric's values belong to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    Scope {
+        /// Each call: its values are the [`Reading`](crate::Reading)s of batches.
+        Call = "call",
+        /// A thread.
+        Thread = "thread",
+        /// A process.
+        Process = "process",
+        /// A CPU socket.
+        Socket = "socket",
+        /// The machine.
+        Node = "node",
     }
 }
 
-/// The span of time that a value speaks of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Span {
-    /// From the begin of what it belongs to until the sample: the value only grows.
-    SinceStart,
-    /// From the sample before until this one.
-    SinceLast,
-    /// The instant of the sample.
-    Point,
-    /// From the sample until the next one.
-    UntilNext,
-}
-
-impl Span {
-    /// All spans.
-    pub const ALL: [Span; 4] = [Span::SinceStart, Span::SinceLast, Span::Point, Span::UntilNext];
-
-    /// The word used in columns.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Span::SinceStart => "since_start",
-            Span::SinceLast => "since_last",
-            Span::Point => "point",
-            Span::UntilNext => "until_next",
-        }
-    }
-
-    /// The span of that [`name`](Span::name).
-    pub fn from_name(name: &str) -> Option<Span> {
-        Span::ALL.into_iter().find(|span| span.name() == name)
+words! {
+    /// The span of time that a value speaks of.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    Span {
+        /// From the begin of what it belongs to until the sample: the value only grows.
+        SinceStart = "since_start",
+        /// From the sample before until this one.
+        SinceLast = "since_last",
+        /// The instant of the sample.
+        Point = "point",
+        /// From the sample until the next one.
+        UntilNext = "until_next",
     }
 }
 

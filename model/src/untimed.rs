@@ -2,55 +2,28 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::RegionId;
+use crate::{RegionId, words};
 
-/// Why the return of a call was not observed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UntimedReason {
-    /// The call was one of the first from its place: the probe at its return address was not placed
-    /// yet.
-    NotYetPlaced,
-    /// The kernel takes no probe at the return address: generated code, or code of no file.
-    NotProbeable,
-    /// The probe at the return address was removed, because it cost too much.
-    SiteDropped,
-    /// An option asks for entries alone.
-    NotAskedFor,
-    /// The return was missed for another reason, and a later call took the place of this one on the
-    /// shadow stack.
-    OverwrittenByOther,
-    /// Nothing shows whether it returned, or its caller got control back in another way; or which of two calls
-    /// returned.
-    Ambiguous,
-}
-
-impl UntimedReason {
-    /// All reasons, the order is that of reports.
-    pub const ALL: [UntimedReason; 6] = [
-        UntimedReason::NotYetPlaced,
-        UntimedReason::NotProbeable,
-        UntimedReason::SiteDropped,
-        UntimedReason::NotAskedFor,
-        UntimedReason::OverwrittenByOther,
-        UntimedReason::Ambiguous,
-    ];
-
-    /// The words used in columns and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            UntimedReason::NotYetPlaced => "return site not yet placed",
-            UntimedReason::NotProbeable => "return address cannot be probed",
-            UntimedReason::SiteDropped => "return site dropped",
-            UntimedReason::NotAskedFor => "entry only",
-            UntimedReason::OverwrittenByOther => "frame lost",
-            UntimedReason::Ambiguous => "returned or left, unknown which",
-        }
-    }
-
-    /// The reason of that [`name`](UntimedReason::name).
-    pub fn from_name(name: &str) -> Option<UntimedReason> {
-        UntimedReason::ALL.into_iter().find(|reason| reason.name() == name)
+words! {
+    /// Why the return of a call was not observed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    UntimedReason {
+        /// The call was one of the first from its place: the probe at its return address was not placed
+        /// yet.
+        NotYetPlaced = "return site not yet placed",
+        /// The kernel takes no probe at the return address: generated code, or code of no file.
+        NotProbeable = "return address cannot be probed",
+        /// The probe at the return address was removed, because it cost too much.
+        SiteDropped = "return site dropped",
+        /// An option asks for entries alone.
+        NotAskedFor = "entry only",
+        /// The return was missed for another reason, and a later call took the place of this one on the
+        /// shadow stack.
+        OverwrittenByOther = "frame lost",
+        /// Nothing shows whether it returned, or its caller got control back in another way; or which of two calls
+        /// returned.
+        Ambiguous = "returned or left, unknown which",
     }
 }
 

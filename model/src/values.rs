@@ -2,36 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LocationId, RegionId, escape};
+use crate::{LocationId, RegionId, escape, words};
 
-/// What the values of a column are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ValueType {
-    /// Integers of 64 bits, also truth values and addresses. Unsigned ones above 2⁶³ look negative.
-    Integer,
-    /// Numbers with a fraction.
-    Float,
-    /// Text, cut where it is longer than was asked for. What is no UTF-8 is replaced.
-    Text,
-}
-
-impl ValueType {
-    /// All types.
-    pub const ALL: [ValueType; 3] = [ValueType::Integer, ValueType::Float, ValueType::Text];
-
-    /// The word used in columns.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ValueType::Integer => "integer",
-            ValueType::Float => "float",
-            ValueType::Text => "text",
-        }
-    }
-
-    /// The type of that [`name`](ValueType::name).
-    pub fn from_name(name: &str) -> Option<ValueType> {
-        ValueType::ALL.into_iter().find(|kind| kind.name() == name)
+words! {
+    /// What the values of a column are.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    ValueType {
+        /// Integers of 64 bits, also truth values and addresses. Unsigned ones above 2⁶³ look negative.
+        Integer = "integer",
+        /// Numbers with a fraction.
+        Float = "float",
+        /// Text, cut where it is longer than was asked for. What is no UTF-8 is replaced.
+        Text = "text",
     }
 }
 

@@ -1,69 +1,38 @@
 //! Which functions wait: known by name, whatever library has them.
 
-use crate::{Region, known};
+use crate::{Region, known, words};
 
-/// What a function waits for. Its time is not work, also where it spins on a CPU meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Wait {
-    /// Messages of other ranks of a parallel job.
-    Communication,
-    /// Other threads or ranks that reach the same place.
-    Barrier,
-    /// A lock that another thread has.
-    Lock,
-    /// A condition that another thread makes true.
-    Condition,
-    /// The end of a thread or process.
-    Join,
-    /// Something to do: ready descriptors, signals.
-    Event,
-    /// The time to go on.
-    Sleep,
-    /// A file, device or peer that data goes to or comes from.
-    Io,
-    /// A GPU that finishes its work.
-    Device,
+words! {
+    /// What a function waits for. Its time is not work, also where it spins on a CPU meanwhile.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    Wait {
+        /// Messages of other ranks of a parallel job.
+        Communication = "communication",
+        /// Other threads or ranks that reach the same place.
+        Barrier = "barrier",
+        /// A lock that another thread has.
+        Lock = "lock",
+        /// A condition that another thread makes true.
+        Condition = "condition",
+        /// The end of a thread or process.
+        Join = "join",
+        /// Something to do: ready descriptors, signals.
+        Event = "event",
+        /// The time to go on.
+        Sleep = "sleep",
+        /// A file, device or peer that data goes to or comes from.
+        Io = "io",
+        /// A GPU that finishes its work.
+        Device = "device",
+    }
 }
 
 impl Wait {
-    /// All kinds.
-    pub const ALL: [Wait; 9] = [
-        Wait::Communication,
-        Wait::Barrier,
-        Wait::Lock,
-        Wait::Condition,
-        Wait::Join,
-        Wait::Event,
-        Wait::Sleep,
-        Wait::Io,
-        Wait::Device,
-    ];
-
-    /// The word used in columns and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Wait::Communication => "communication",
-            Wait::Barrier => "barrier",
-            Wait::Lock => "lock",
-            Wait::Condition => "condition",
-            Wait::Join => "join",
-            Wait::Event => "event",
-            Wait::Sleep => "sleep",
-            Wait::Io => "io",
-            Wait::Device => "device",
-        }
-    }
-
     /// What a function of that name waits for, as a symbol table spells it or demangled; none if it is not known to wait.
     pub fn of(name: &str) -> Option<Wait> {
         let bare = name.trim_start_matches('_');
         let bare = bare.strip_suffix("_chk").unwrap_or(bare);
-        known("waits", bare).and_then(Wait::named)
-    }
-
-    /// The one with this [name](Wait::name).
-    pub fn named(name: &str) -> Option<Wait> {
-        Wait::ALL.into_iter().find(|wait| wait.name() == name)
+        known("waits", bare).and_then(Wait::from_name)
     }
 }
 

@@ -1,33 +1,10 @@
 //! What functions and values mean to a consumer that does not know the library.
 
-/// Declares an enumeration whose variants have the names that a table uses.
-macro_rules! named {
-    ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)+ }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $type { $($(#[$doc])* $variant,)+ }
+use rtrace_model::words;
 
-        impl $type {
-            /// All there are.
-            pub const ALL: &[$type] = &[$($type::$variant,)+];
-
-            /// As tables and columns say it.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $($type::$variant => $name,)+ }
-            }
-
-            /// The one with this name.
-            #[must_use]
-            pub fn named(name: &str) -> Option<$type> {
-                $type::ALL.iter().copied().find(|known| known.name() == name)
-            }
-        }
-    };
-}
-
-named! {
+words! {
     /// What a function of a parallel program does, for consumers such as OTF2.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     Event {
         /// Sends a message, and returns when its buffer may be used again.
         Send = "send",
@@ -82,8 +59,9 @@ named! {
     }
 }
 
-named! {
+words! {
     /// What a value means, for consumers such as OTF2.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     Role {
         /// The rank at the other end of a message; of the target of an access to memory.
         Peer = "peer",

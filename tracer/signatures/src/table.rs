@@ -365,10 +365,10 @@ fn entry(raw: &RawFunction, line: usize, fill: &dyn Fn(&str) -> String) -> Resul
     let mut roles = Vec::new();
     for (role, column) in &raw.roles {
         if role == "event" {
-            let known = Event::named(column.get_ref());
+            let known = Event::from_name(column.get_ref());
             event = Some(known.ok_or_else(|| at(column, format!("there is no event `{}`", column.get_ref())))?);
         } else {
-            let known = Role::named(role).ok_or_else(|| at(column, format!("there is no role `{role}`")))?;
+            let known = Role::from_name(role).ok_or_else(|| at(column, format!("there is no role `{role}`")))?;
             roles.push((known, column.get_ref().clone()));
         }
     }

@@ -20,7 +20,7 @@ pub struct Rule {
 pub fn parse_waiting(text: &str) -> Result<Rule, String> {
     let (place, kind) = text.rsplit_once('=').unwrap_or((text, Wait::Event.name()));
     let known = || Wait::ALL.map(Wait::name).join(", ");
-    rule(place, Some(Wait::named(kind).ok_or_else(|| format!("nothing waits for `{kind}`: use {}", known()))?))
+    rule(place, Some(Wait::from_name(kind).ok_or_else(|| format!("nothing waits for `{kind}`: use {}", known()))?))
 }
 
 /// Reads `LIBRARY:NAME`, a function that does not wait.
