@@ -220,8 +220,7 @@ impl ReturnSites<'_> {
         self.ahead.want_nothing(pid);
         self.want_met(pid, loaded.files.iter().map(|(file, _)| *file));
         for (files, most) in [(&loaded.callers, MOST_AHEAD), (&loaded.later, MOST_IN_DOUBT)] {
-            let is_untried =
-                |file: &&CallerFile| self.ahead.try_all(pid, loaded.program, (file.device, file.inode));
+            let is_untried = |file: &&CallerFile| self.ahead.try_all(pid, loaded.program, (file.device, file.inode));
             let files = files.iter().filter(is_untried).collect();
             self.want_calls(pid, loaded.program, files, most);
         }
