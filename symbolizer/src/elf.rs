@@ -12,6 +12,7 @@ pub(crate) const ENDIAN: LittleEndian = LittleEndian;
 
 /// Longer strings than this are not names; this bounds the time to look for their end.
 const MAX_STRING: usize = 16 << 10;
+
 /// The string that begins at `offset` of a string table; `None` where it is unfinished or too long for a name.
 pub(crate) fn string_at(table: &[u8], offset: u64) -> Option<&[u8]> {
     let rest = table.get(usize::try_from(offset).ok()?..)?;

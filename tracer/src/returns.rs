@@ -68,6 +68,7 @@ const FIRST_TIDY: Duration = Duration::from_millis(20);
 
 /// Return addresses about which threads ask for which sites are placed at once: they wait for that.
 const MOST_AT_ONCE: usize = 8;
+
 /// What the governor and the return sites tell each other.
 #[derive(Debug, Default)]
 pub struct Exchange {

@@ -250,15 +250,15 @@ impl ReturnSites<'_> {
         self.spaces.inherit(pid, space, of_parent);
         self.jumps.adopt(pid, parent)?;
         self.want_met(pid, self.spaces.files(space));
-        let program = target::identity(&target::program_of(pid)).ok();
+        // Where threads wait for sites, they ask for what nobody has met.
+        let tries = !self.programs.may_wait();
+        let program = if tries { target::identity(&target::program_of(pid)).ok() } else { None };
         for (file, _, sites) in self.links.of(parent) {
             let sites = sites.into_iter().filter(|site| !self.placed[site.id as usize].is_interim);
             let (met, others): (Vec<u64>, Vec<u64>) =
                 sites.map(|site| site.offset).partition(|&offset| self.ahead.has_met(file, offset));
             self.ahead.want(pid, file, met);
-            // Where threads wait for sites, they ask for what nobody has met.
-            let may_try = !self.programs.may_wait() && others.len() <= self.room(MOST_IN_DOUBT);
-            if may_try && self.ahead.try_all(pid, program, file) {
+            if tries && others.len() <= self.room(MOST_IN_DOUBT) && self.ahead.try_all(pid, program, file) {
                 self.ahead.want(pid, file, others);
             }
         }
@@ -370,11 +370,7 @@ impl ReturnSites<'_> {
             }
         }
         let process = self.programs.space(pid)?.and_then(|space| self.spaces.process(pid, space));
-        self.avoid_rewritten(process.as_ref(), file, &path, &sites);
-        let refused = match self.link(pid, file, &path, &sites) {
-            Err(error) if error.is_gone() => sites.iter().map(|site| site.id).collect(),
-            refused => refused?,
-        };
+        let refused = self.place_unchanged((pid, process), file, &path, &sites)?;
         for id in sites.iter().map(|site| site.id) {
             match refused.contains(&id) {
                 true => self.forget(id),

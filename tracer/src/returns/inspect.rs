@@ -76,18 +76,27 @@ impl ReturnSites<'_> {
         Ok(())
     }
 
-    /// Places no probe at those of these sites of a file whose code the process has changed.
-    pub(super) fn avoid_rewritten(
-        &self,
-        process: Option<&Process>,
-        (device, inode): FileId,
+    /// Places those of these sites of a file whose code the process has not changed, as far as it is known; returns those
+    /// that are not in place.
+    ///
+    /// # Errors
+    /// The kernel refuses probes for a reason that has nothing to do with a single site.
+    pub(super) fn place_unchanged(
+        &mut self,
+        (pid, process): (u32, Option<Process>),
+        file: FileId,
         path: &Path,
         sites: &[Placement],
-    ) {
-        let (Some(process), Ok(file)) = (process, File::open(path)) else { return };
-        let spots = sites.iter().map(|site| Spot { entry: site.offset, site: site.probe.file_offset }).collect();
-        for site in process.rewritten(&file, spots) {
-            self.programs.avoid(device, inode, site);
+    ) -> Result<HashSet<u32>, Error> {
+        if let (Some(process), Ok(open)) = (process, File::open(path)) {
+            let spots = sites.iter().map(|site| Spot { entry: site.offset, site: site.probe.file_offset }).collect();
+            let (device, inode) = file;
+            process.rewritten(&open, spots).into_iter().for_each(|site| self.programs.avoid(device, inode, site));
+        }
+        match self.link(pid, file, path, sites) {
+            // The process has ended, or no longer maps the file.
+            Err(error) if error.is_gone() => Ok(sites.iter().map(|site| site.id).collect()),
+            refused => refused,
         }
     }
 }

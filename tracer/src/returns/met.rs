@@ -47,12 +47,7 @@ impl ReturnSites<'_> {
             let space = sites.iter().find_map(|site| self.placed[site.id as usize].met.first());
             let known = space.and_then(|(space, _)| self.spaces.process(pid, *space));
             let process = known.or_else(|| Process::of(pid));
-            self.avoid_rewritten(process.as_ref(), file, &path, &sites);
-            let refused = match self.link(pid, file, &path, &sites) {
-                // The process has ended, or no longer maps the file.
-                Err(error) if error.is_gone() => sites.iter().map(|site| site.id).collect(),
-                placed => placed?,
-            };
+            let refused = self.place_unchanged((pid, process), file, &path, &sites)?;
             let mut offsets = Vec::with_capacity(sites.len());
             let mut primed = Vec::new();
             for site in sites {
