@@ -114,15 +114,13 @@ struct Tasks<'a> {
     /// Programs that wait to be executed.
     executed: VecDeque<Execution<'a>>,
     held: VecDeque<Held<'a>>,
-    /// Children that have no sites yet, with their parents.
-    forked: VecDeque<(u32, u32)>,
     /// Return addresses for whose sites nobody waits any more.
     late: Vec<QuestionRecord>,
 }
 
 impl Tasks<'_> {
     fn is_empty(&self) -> bool {
-        self.executed.is_empty() && self.held.is_empty() && self.forked.is_empty() && self.late.is_empty()
+        self.executed.is_empty() && self.held.is_empty() && self.late.is_empty()
     }
 }
 
@@ -269,7 +267,7 @@ impl<'a> ReturnSites<'a> {
             // Who waits has been forked before: that is among what is taken now.
             tasks.executed.extend(gate.as_ref().map(Gate::waiting).unwrap_or_default());
             let (processes, met) = self.take(&mut questions)?;
-            self.see_processes(processes, followed, &mut tasks)?;
+            self.see_processes(processes, followed)?;
             self.go_on(met, &mut tasks, followed, &mut executed)?;
             self.links.take_relinked()?;
             if exchange.levels_changed.swap(false, Ordering::Relaxed) {
@@ -300,26 +298,24 @@ impl<'a> ReturnSites<'a> {
         Ok(())
     }
 
-    /// Children get their entry probes at once: what is not entered is missing, what is not timed is only that.
-    fn see_processes(
-        &mut self,
-        processes: Vec<QuestionRecord>,
-        followed: &Followed<'_>,
-        tasks: &mut Tasks<'_>,
-    ) -> Result<(), Error> {
+    /// Children get their entry probes first: what is not entered is missing, what is not timed is only that. Then they
+    /// get some of their sites, as they run already.
+    fn see_processes(&mut self, processes: Vec<QuestionRecord>, followed: &Followed<'_>) -> Result<(), Error> {
         if !processes.is_empty() {
             // A child that has just ended takes the room of the next one.
             self.keep(|pid| followed.contains(pid) && !privilege::has_ended(pid))?;
         }
-        for process in processes {
-            let QuestionRecord { pid, parent, time, .. } = process;
-            if parent == pid {
-                followed.lose(pid, Timestamp(time));
-                self.lose(pid)?;
-            } else {
-                followed.adopt(pid, parent, Timestamp(time))?;
-                tasks.forked.push_back((pid, parent));
-            }
+        let (lost, forked): (Vec<_>, Vec<_>) = processes.into_iter().partition(|process| process.parent == process.pid);
+        for QuestionRecord { pid, time, .. } in lost {
+            followed.lose(pid, Timestamp(time));
+            self.lose(pid)?;
+        }
+        for QuestionRecord { pid, parent, time, .. } in &forked {
+            followed.adopt(*pid, *parent, Timestamp(*time))?;
+        }
+        for QuestionRecord { pid, parent, .. } in forked {
+            self.take_in(pid, parent)?;
+            self.place_some_of(pid)?;
         }
         Ok(())
     }
@@ -340,8 +336,6 @@ impl<'a> ReturnSites<'a> {
             self.place(&latest, true)?;
         }
         if let Some(program) = tasks.executed.pop_front() {
-            // What it has mapped goes.
-            tasks.forked.retain(|&(pid, _)| pid != program.pid);
             tasks.held.extend(self.prepare(program, followed, executed)?);
             return Ok(());
         }
@@ -351,9 +345,6 @@ impl<'a> ReturnSites<'a> {
         }
         if is_awaited {
             return Ok(());
-        }
-        if let Some((pid, parent)) = tasks.forked.pop_front() {
-            return self.take_in(pid, parent);
         }
         let latest = tasks.late.split_off(tasks.late.len().saturating_sub(MOST_AT_ONCE));
         match latest.as_slice() {

@@ -233,10 +233,18 @@ impl ReturnSites<'_> {
     /// # Errors
     /// As for [`answer`](ReturnSites::answer).
     pub(super) fn place_held<'a>(&mut self, held: Held<'a>) -> Result<Option<Held<'a>>, Error> {
-        let next = if Instant::now() < held.until { self.ahead.next_of(held.program.pid, BATCH) } else { None };
-        let Some(wanted) = next else { return Ok(None) };
-        self.place_wanted(&wanted)?;
-        Ok(Some(held))
+        let is_placed = Instant::now() < held.until && self.place_some_of(held.program.pid)?;
+        Ok(is_placed.then_some(held))
+    }
+
+    /// Places some of what a process wants; returns whether it wanted any.
+    ///
+    /// # Errors
+    /// As for [`answer`](ReturnSites::answer).
+    pub(super) fn place_some_of(&mut self, pid: u32) -> Result<bool, Error> {
+        let wanted = self.ahead.next_of(pid, BATCH);
+        wanted.iter().try_for_each(|wanted| self.place_wanted(wanted))?;
+        Ok(wanted.is_some())
     }
 
     /// A child wants what its parent has and its siblings have met.
