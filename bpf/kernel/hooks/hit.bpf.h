@@ -148,7 +148,7 @@ rt_rare u32 find_stack(u64 sp)
 	own = task->pid == task->tgid ? BPF_CORE_READ(task, mm, start_stack) : task->thread.fsbase;
 	thread->stack_start = mapping->start;
 	thread->stack_size = mapping->end - mapping->start;
-	thread->stack_key = own >= mapping->start && own <= mapping->end ? RT_STACK_OWN :
+	thread->stack_key = own >= mapping->start && own <= mapping->end ? rt_own_stack(thread) :
 									   RT_STACK_OTHER | (u32)(mapping->end >> 12);
 	return thread->stack_key;
 }

@@ -10,6 +10,7 @@ enum rt_stack_key {
 	RT_STACK_UNKNOWN = 0,
 	RT_STACK_SIGNAL = 1, /* inside the alternate signal stack */
 	RT_STACK_OWN = 2, /* the stack that the thread began on */
+	RT_STACK_SHARED = 3, /* the same, once a call has shown that other stacks lie in it */
 	RT_STACK_OTHER = 0x80000000u, /* with the end of the mapping, in pages, in the low bits */
 };
 
@@ -85,7 +86,8 @@ struct rt_thread {
 	struct rt_callee last_root;
 	u64 entered_ip; /* the last hit of an entry probe */
 	u64 entered_sp;
-	u32 again; /* what is known of the next such hit, enum again */
+	u16 again; /* what is known of the next such hit, enum again */
+	u16 shares_stack; /* other stacks lie in its own */
 	u32 switches; /* how often it had left a CPU when its vector registers were loaded last */
 	struct rt_frame near[RT_FRAMES_NEAR];
 };
@@ -106,6 +108,7 @@ struct rt_left_call {
 	u64 left; /* when that was noticed */
 	u64 later; /* time since then in callees that returned after all */
 	struct rt_row row;
+	u64 is_orphan; /* what seemed to be its caller has returned */
 	struct rt_reading readings[RT_COUNTERS]; /* until then */
 };
 

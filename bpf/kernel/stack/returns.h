@@ -129,18 +129,37 @@ static __always_inline u32 rt_ending(const struct rt_hit *hit, struct rt_frame *
 	return RT_RETURNED;
 }
 
+/* The call returns. Those that were left and seem to be its callees are not, if they return after all. */
+rt_rare int rt_orphan(u64 id)
+{
+	struct rt_left *left = rt_left(0);
+	u32 i;
+
+	if (!left)
+		return 0;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		if (left->call[i].frame.parent == id)
+			left->call[i].is_orphan = 1;
+	}
+	return 0;
+}
+
 /* Ends the frame at this place, to whose home the hit is a return. */
 rt_rare int rt_arrive(const struct rt_hit *given, u32 index)
 {
 	struct rt_frame *frame;
 	struct rt_hit hit;
+	u32 ending;
 
 	if (!rt_known(&hit, given))
 		return 0;
 	frame = rt_frame(&hit, index);
 	if (!frame)
 		return 0;
-	rt_close(&hit, frame, index, rt_ending(&hit, frame));
+	ending = rt_ending(&hit, frame);
+	if (ending == RT_RETURNED && hit.thread->left_places)
+		rt_orphan(frame->id);
+	rt_close(&hit, frame, index, ending);
 	return 1;
 }
 
@@ -186,6 +205,41 @@ static long rt_return_step(u32 step, void *context)
 	return 0;
 }
 
+static long rt_share_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (frame && frame->stack == RT_STACK_OWN)
+		frame->stack = RT_STACK_SHARED;
+	return !frame;
+}
+
+/* Other stacks lie in the thread's own: there, slots no longer tell which calls are over. */
+rt_rare int rt_share_stack(void)
+{
+	struct rt_left *left = rt_left(0);
+	struct rt_walk walk = {};
+	struct rt_hit hit = {};
+	u32 i;
+
+	if (!rt_meet(&hit) || !left)
+		return 0;
+	hit.thread->shares_stack = 1;
+	if (hit.thread->stack_key == RT_STACK_OWN)
+		hit.thread->stack_key = RT_STACK_SHARED;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		if (left->call[i].frame.stack == RT_STACK_OWN)
+			left->call[i].frame.stack = RT_STACK_SHARED;
+	}
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_share_step, &walk);
+	return 0;
+}
+
 /* The call at this place was left, and returns after all. Its caller has got its time until then. */
 rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 {
@@ -215,6 +269,8 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 			left_parent->later += hit.now - call->left;
 			parent = &left_parent->frame;
 			row = &left_parent->row;
+		} else if (call->is_orphan) {
+			rt_forget_caller(&call->frame);
 		}
 	}
 	rt_for_counters(i) {
@@ -228,8 +284,11 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 	}
 	if (rt_words && call->row.values.has && call->row.values.waits)
 		rt_fetch_rest(hit.measured, &call->row.values, call->frame.region);
+	if (call->frame.stack == RT_STACK_OWN)
+		rt_share_stack();
 	call->frame.child += call->later;
 	rt_leave(&hit, &call->frame, parent, rt_valued(&call->row.values), hit.now - call->frame.start, RT_RETURNED);
+	rt_orphan(call->frame.id);
 	call->frame.id = 0;
 	return 0;
 }

@@ -31,7 +31,8 @@
  * a coroutine's stack may lie within that of the thread. So may one whose hooked return the kernel has not told of: a
  * signal may come on the way of it. So the last ones are kept aside (struct rt_left), and a return to the
  * place of one of them ends it after all; else it is recorded as unwound when it was left. It cannot
- * return any more once a function enters there.
+ * return any more once a function enters there. If one returns that lay on the thread's own stack, other stacks lie in
+ * that: from then on it is as any mapping that they share.
  *
  * A jump back to the first instruction of the function that is running hits its entry probe, too. Such a lap has the
  * slot, the return address and the function of a frame that is open. Where the return of that frame could not be missed,
@@ -139,6 +140,12 @@ static __always_inline struct rt_frame *rt_frame(struct rt_hit *hit, u32 index)
 static __always_inline int rt_is_ordered(u32 stack)
 {
 	return stack == RT_STACK_OWN || stack == RT_STACK_SIGNAL;
+}
+
+/* The key of the thread's own stack. */
+static __always_inline u32 rt_own_stack(const struct rt_thread *thread)
+{
+	return thread->shares_stack ? RT_STACK_SHARED : RT_STACK_OWN;
 }
 
 /*
@@ -356,7 +363,15 @@ rt_rare u32 rt_search_left(u64 id)
 /* Whether another thread may go on with the call, and be where it returns. */
 static __always_inline int rt_may_move(const struct rt_frame *frame)
 {
-	return frame->policy == RT_POLICY_RETURN_SITE && !rt_is_ordered(frame->stack);
+	return frame->policy == RT_POLICY_RETURN_SITE && !rt_is_ordered(frame->stack) &&
+	       frame->stack != RT_STACK_SHARED;
+}
+
+/* What has ended before the frame returns has not made it: it was on another stack of the same mapping. */
+static __always_inline void rt_forget_caller(struct rt_frame *frame)
+{
+	frame->parent = 0;
+	frame->depth = 0;
 }
 
 /* Ends one frame: the call leaves, its parent gets its time, it is taken out. */
@@ -367,16 +382,13 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 	const struct rt_values *values = rt_values(hit, index);
 	u64 duration = hit->now - frame->start;
 
-	if (rt_may_move(frame)) {
-		if (rt_ended_elsewhere(rt_home_slot(frame), frame->id)) {
+	if (!rt_is_ordered(frame->stack)) {
+		if (rt_may_move(frame) && rt_ended_elsewhere(rt_home_slot(frame), frame->id)) {
 			frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
 			ending = RT_UNSEEN;
 		}
-		/* What ended before it has not made it: it was on another stack of the same mapping. */
-		if (ending == RT_RETURNED && frame->parent && !parent && rt_search_left(frame->parent) == RT_NONE) {
-			frame->parent = 0;
-			frame->depth = 0;
-		}
+		if (ending == RT_RETURNED && frame->parent && !parent && rt_search_left(frame->parent) == RT_NONE)
+			rt_forget_caller(frame);
 	}
 	if (rt_words && values && values->waits && ending == RT_RETURNED)
 		rt_complete_values(index, frame->region);
@@ -633,6 +645,7 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 	call->frame = *frame;
 	call->left = hit.now;
 	call->later = 0;
+	call->is_orphan = 0;
 	if (rt_has_rows)
 		rt_copy_row(index, place);
 	rt_remove(&hit, frame, index);

@@ -339,14 +339,15 @@ static void count(struct rt_hit *hit)
 
 static struct rt_hit new_hit(struct rt_test *test, u64 slot, u32 stack, u64 now)
 {
-	struct rt_hit hit = { .thread = &test->thread, .slot = slot, .now = now, .stack = stack };
+	struct rt_hit hit = { .thread = &test->thread, .slot = slot, .now = now };
 
+	hit.stack = stack == RT_STACK_OWN ? rt_own_stack(&test->thread) : stack;
 	current = test;
 	test->now = now;
 	count(&hit);
 	/* As the BPF side does: the alternate signal stack is told without a look at the mappings. */
 	if (stack != RT_STACK_SIGNAL)
-		test->thread.stack_key = stack;
+		test->thread.stack_key = hit.stack;
 	return hit;
 }
 
@@ -381,6 +382,9 @@ void rt_test_jump(struct rt_test *test, u64 from, u64 target, u32 stack, u64 now
 {
 	struct rt_hit hit = new_hit(test, target - sizeof(u64), stack, now);
 
+	/* As on the BPF side: where stacks share a mapping, it may be a switch to another one. */
+	if (hit.stack == RT_STACK_SHARED && (!is_final || !from))
+		return;
 	hit.from = from;
 	hit.is_final = is_final;
 	rt_jump(&hit);

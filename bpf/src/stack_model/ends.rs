@@ -237,6 +237,24 @@ fn a_call_that_was_left_may_return_after_all() {
     );
 }
 
+/// Nothing that returns on stacks which lie in the thread's own seems to be left there from then on.
+#[test]
+fn one_that_returns_after_what_seemed_to_be_its_caller_had_another() {
+    let mut script = Script::run("a+800 b+600 c+400 a-800 b-600 c-400");
+    assert_eq!(
+        script.lines(),
+        ["a 1<0 0 returned 30/20", "b 2<0 0 returned 30/10", "c 3<0 0 returned 30/0"],
+        "what they took is known too late"
+    );
+    script.go_on("a+800 b+600 c+400 a-800 b-600 c-400");
+    assert_eq!(
+        script.lines()[3..],
+        ["a 4<0 0 returned 30/0", "b 5<0 0 returned 30/0", "c 6<0 0 returned 30/0"]
+    );
+    assert_eq!((script.thread.left(), script.missed), (0, 0));
+    assert!(script.thread.counts_well());
+}
+
 #[test]
 fn so_may_its_caller_which_gets_all_of_its_time() {
     check(
@@ -323,13 +341,13 @@ fn of_more_that_are_left_than_there_is_room_for_nobody_knows_whether_they_return
     assert_eq!(script.thread.left(), LEFT_MAX);
     assert_eq!(script.lines(), [format!("c {}<0 0 unseen 0/0", LEFT_MAX + 1)]);
     assert_eq!(script.thread.untimed(UntimedCode::RT_UNTIMED_AMBIGUOUS), 1);
+    // One whose slot was written to makes room.
+    script.go_on("w408 c+1100 c+1200");
+    assert_eq!(script.thread.untimed(UntimedCode::RT_UNTIMED_AMBIGUOUS), 2);
+    assert!(script.lines().contains(&"c 2<0 0 unwound 10/0".to_owned()), "{:?}", script.lines());
     // The others can still return.
     script.go_on("c-400");
     assert_eq!(script.missed, 0);
-    // One whose slot was written to makes room.
-    script.go_on("w408 c+900 c+1100 c+1200");
-    assert_eq!(script.thread.untimed(UntimedCode::RT_UNTIMED_AMBIGUOUS), 2);
-    assert!(script.lines().contains(&"c 2<0 0 unwound 10/0".to_owned()), "{:?}", script.lines());
     script.end();
     assert!(script.thread.counts_well());
 }
