@@ -16,6 +16,7 @@
 #include "lifecycle.bpf.h"
 #include "open.bpf.h"
 #include "step.bpf.h"
+#include "writer.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -135,6 +136,12 @@ int rt_single_return(struct pt_regs *ctx)
 	{                                                                                              \
 		on_registers();                                                                    \
 		return 0;                                                                              \
+	}                                                                                          \
+	SEC("tp_btf/mmap_lock_start_locking")                                                      \
+	int BPF_PROG(rt_lock##name)                                                                \
+	{                                                                                          \
+		on_lock(is_second);                                                                \
+		return 0;                                                                          \
 	}
 
 LIFECYCLE(, false)

@@ -29,6 +29,11 @@ impl Probes {
         Probes { links: self.links.extract_if(.., |(of, _)| *of == pid).collect() }
     }
 
+    /// These, too.
+    pub fn extend(&mut self, more: Probes) {
+        self.links.extend(more.links);
+    }
+
     /// The same, each link by itself.
     pub fn into_links(self) -> impl Iterator<Item = Probes> {
         self.links.into_iter().map(|link| Probes { links: vec![link] })

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::site::{EVERYWHERE, Site};
+use crate::site::Site;
 
 /// Bytes of a word of the journal, which is a sequence of entries in words of the machine: process, device,
 /// inode, number of offsets, and that many offsets in bytes.
@@ -25,8 +25,6 @@ pub struct Journal {
 struct Noted {
     file: File,
     sites: HashMap<Probed, HashSet<u64>>,
-    /// The processes of `sites`.
-    pids: HashSet<u32>,
     /// Places that get no probes any more, by device, inode and offset.
     avoided: HashSet<(u64, u64, u64)>,
 }
@@ -45,9 +43,7 @@ pub struct Probed {
 impl Journal {
     /// One that is written into this file.
     pub fn new(file: File) -> Journal {
-        Journal {
-            noted: Mutex::new(Noted { file, sites: HashMap::new(), pids: HashSet::new(), avoided: HashSet::new() }),
-        }
+        Journal { noted: Mutex::new(Noted { file, sites: HashMap::new(), avoided: HashSet::new() }) }
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
@@ -63,8 +59,7 @@ impl Journal {
         let Ok(metadata) = fs::metadata(path) else { return Ok(Cow::Borrowed(sites)) };
         let probed = Probed { pid, device: metadata.dev(), inode: metadata.ino() };
         let mut noted = self.noted();
-        let Noted { file, sites: known, pids, avoided } = &mut *noted;
-        pids.insert(pid);
+        let Noted { file, sites: known, avoided } = &mut *noted;
         let may_have = |site: &Site| !avoided.contains(&(probed.device, probed.inode, site.file_offset));
         let sites = match sites.iter().all(may_have) {
             true => Cow::Borrowed(sites),
@@ -78,27 +73,6 @@ impl Journal {
             file.write_all(&bytes)?;
         }
         Ok(sites)
-    }
-
-    /// Whether a process has or had probes of its own, or every process has.
-    pub(crate) fn has_placed_in(&self, pid: u32) -> bool {
-        let noted = self.noted();
-        [pid, EVERYWHERE].iter().any(|pid| noted.pids.contains(pid))
-    }
-
-    /// Which of these offsets of a file have or had a probe in any process.
-    pub(crate) fn placed_among(&self, device: u64, inode: u64, offsets: &[u64]) -> Vec<u64> {
-        if offsets.is_empty() {
-            return Vec::new();
-        }
-        let noted = self.noted();
-        let of_file: Vec<&HashSet<u64>> = noted
-            .sites
-            .iter()
-            .filter(|(probed, _)| (probed.device, probed.inode) == (device, inode))
-            .map(|(_, sites)| sites)
-            .collect();
-        offsets.iter().copied().filter(|offset| of_file.iter().any(|sites| sites.contains(offset))).collect()
     }
 
     /// No probe is placed there any more.
@@ -116,11 +90,12 @@ impl Journal {
         self.noted().avoided.len() as u64
     }
 
-    /// Whether it notes one of these offsets of a file.
+    /// Whether it notes one of these offsets of a file, other than those to be avoided.
     pub(crate) fn has_placed_within(&self, device: u64, inode: u64, offsets: &Range<u64>) -> bool {
-        let noted = self.noted();
-        let mut of_file = noted.sites.iter().filter(|(probed, _)| (probed.device, probed.inode) == (device, inode));
-        of_file.any(|(_, sites)| sites.iter().any(|site| offsets.contains(site)))
+        let Noted { sites, avoided, .. } = &*self.noted();
+        let mut of_file = sites.iter().filter(|(probed, _)| (probed.device, probed.inode) == (device, inode));
+        let may_have = |site: &u64| offsets.contains(site) && !avoided.contains(&(device, inode, *site));
+        of_file.any(|(_, sites)| sites.iter().any(may_have))
     }
 }
 
@@ -164,8 +139,6 @@ mod tests {
         journal.note(1, &probed, &sites(&[32, 48])).unwrap();
         journal.note(1, &probed, &sites(&[48])).unwrap();
         journal.note(1, &folder.path().join("gone"), &sites(&[1])).unwrap();
-        assert_eq!(journal.placed_among(metadata.dev(), metadata.ino(), &[16, 17, 48]), [16, 48]);
-        assert!(journal.has_placed_in(2) && !journal.has_placed_in(3));
         let written = fs::read(&path).unwrap();
         let of = |pid| Probed { pid, device: metadata.dev(), inode: metadata.ino() };
         let all = BTreeMap::from([(of(1), BTreeSet::from([16, 32, 48])), (of(2), BTreeSet::from([16]))]);

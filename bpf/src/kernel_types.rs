@@ -46,8 +46,12 @@ mod kind {
 pub fn of_this_kernel() -> Option<Types> {
     let all = fs::read(KERNEL).ok()?;
     let has = |tracepoint| Btf::parse(&all).is_some_and(|btf| btf.has_typedef(tracepoint));
-    let (sees_exec_coming, sees_registers) = (has(EXEC_IS_COMING), has(REGISTERS));
-    Types::new(&reduced(&all, &named(NAMED))?, sees_exec_coming, sees_registers).ok()
+    Some(Types {
+        file: in_memory(&reduced(&all, &named(NAMED))?).ok()?,
+        sees_exec_coming: has(EXEC_IS_COMING),
+        sees_registers: has(REGISTERS),
+        sees_locks: has(LOCKS),
+    })
 }
 
 /// The tracepoint in front of an exec's point of no return.
@@ -56,6 +60,9 @@ const EXEC_IS_COMING: &[u8] = b"btf_trace_sched_prepare_exec";
 /// The tracepoint behind the loading of a thread's vector registers.
 const REGISTERS: &[u8] = b"btf_trace_x86_fpu_regs_activated";
 
+/// The tracepoint in front of the lock of a process's memory.
+const LOCKS: &[u8] = b"btf_trace_mmap_lock_start_locking";
+
 /// BTF that libbpf can read as long as this is there.
 pub struct Types {
     file: File,
@@ -63,25 +70,28 @@ pub struct Types {
     pub sees_exec_coming: bool,
     /// Whether this kernel lets programs run where it loads the vector registers of a thread.
     pub sees_registers: bool,
+    /// Whether this kernel lets programs run before it locks the memory of a process.
+    pub sees_locks: bool,
 }
 
 impl Types {
-    fn new(content: &[u8], sees_exec_coming: bool, sees_registers: bool) -> io::Result<Types> {
-        // SAFETY: the name is a string, and the flags are valid.
-        let fd = unsafe { libc::memfd_create(c"kernel types".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just made it, for us alone.
-        let mut file = unsafe { File::from_raw_fd(fd) };
-        file.write_all(content)?;
-        Ok(Types { file, sees_exec_coming, sees_registers })
-    }
-
     /// A path that leads there.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
+}
+
+/// A file with this content, in memory.
+fn in_memory(content: &[u8]) -> io::Result<File> {
+    // SAFETY: the name is a string, and the flags are valid.
+    let fd = unsafe { libc::memfd_create(c"kernel types".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it, for us alone.
+    let mut file = unsafe { File::from_raw_fd(fd) };
+    file.write_all(content)?;
+    Ok(file)
 }
 
 /// The structures, unions and enumerations that a header in our style declares.

@@ -45,6 +45,9 @@ impl Programs {
         if options.is_governed {
             governed::configure(&mut open).map_err(load_error)?;
         }
+        for program in [&mut open.progs.rt_lock, &mut open.progs.rt_lock_again] {
+            program.set_autoload(types.as_ref().is_some_and(|types| types.sees_locks));
+        }
         let most_waiting = match options.mechanism {
             Mechanism::Single => 0,
             _ => allowed_cpus()?.len().saturating_sub(1),
@@ -94,7 +97,7 @@ impl Programs {
             .into_iter()
             .chain([&progs.rt_fork_again, &progs.rt_exec_again, &progs.rt_exit_task_again])
             .chain([&progs.rt_signal, &progs.rt_signal_again, &progs.rt_registers, &progs.rt_registers_again])
-            .chain([&progs.rt_prepare_exec, &progs.rt_prepare_exec_again])
+            .chain([&progs.rt_prepare_exec, &progs.rt_prepare_exec_again, &progs.rt_lock, &progs.rt_lock_again])
             .filter(|program| program.autoload())
             .chain(needs_switches.then_some(&progs.rt_switch))
             .map(|program| program.attach())

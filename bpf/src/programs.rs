@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle};
+use libbpf_rs::{ErrorKind, Iter, Link, MapCore as _, MapFlags, MapHandle};
 
 use crate::Error;
 use crate::journal::Journal;
@@ -69,6 +69,7 @@ pub(crate) struct Shared {
     pub(crate) stepped_returns: &'static AtomicU64,
     pub(crate) waited: &'static AtomicU64,
     longest_for_children: &'static AtomicU64,
+    longest_for_writers: &'static AtomicU64,
     last_space: &'static AtomicU32,
     looked_at: &'static AtomicU32,
     has_met_breakpoint: &'static AtomicU32,
@@ -97,6 +98,7 @@ impl Shared {
                 stepped_returns: AtomicU64::from_ptr(&raw mut bss.stepped_returns),
                 waited: AtomicU64::from_ptr(&raw mut bss.waited),
                 longest_for_children: AtomicU64::from_ptr(&raw mut bss.for_children.longest),
+                longest_for_writers: AtomicU64::from_ptr(&raw mut bss.for_writers.longest),
                 last_space: AtomicU32::from_ptr(&raw mut bss.last_space),
                 looked_at: AtomicU32::from_ptr(&raw mut bss.looked_at),
                 has_met_breakpoint: AtomicU32::from_ptr(&raw mut bss.has_met_breakpoint),
@@ -143,6 +145,25 @@ impl Programs {
     /// not.
     pub fn wait_for_children(&self, longest_ns: u64) {
         self.shared.longest_for_children.store(longest_ns, Ordering::Relaxed);
+    }
+
+    /// A thread that makes code writable waits from now on until it is [let go](Programs::let_write), for so many nanoseconds
+    /// at the most; 0: it does not.
+    pub fn wait_for_writers(&self, longest_ns: u64) {
+        self.shared.longest_for_writers.store(longest_ns, Ordering::Relaxed);
+    }
+
+    /// There are no probes any more in the code that a thread makes writable.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn let_write(&self, thread: u32) -> Result<(), Error> {
+        let (key, no) = (thread.to_ne_bytes(), 0_u32.to_ne_bytes());
+        match self.skel.maps.writers.update(&key, &no, MapFlags::EXIST) {
+            // It has not waited that long.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            updated => updated.map_err(Error::kernel("let a thread write")),
+        }
     }
 
     /// Writes down from now on where probes are placed, before they are.
@@ -447,19 +468,9 @@ pub(crate) fn put_ring(skel: &RtraceSkel, cpu: u32, ring: &MapHandle) -> libbpf_
 
 /// Without a journal, nothing is known to have been placed, and nothing is avoided.
 impl Programs {
-    /// Whether a process has or had probes of its own, or every process has.
-    pub fn has_placed_in(&self, pid: u32) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.has_placed_in(pid))
-    }
-
-    /// Whether any process has or had a probe at one of these offsets of a file.
+    /// Whether any process has or had a probe at one of these offsets of a file, other than where they are avoided.
     pub fn has_placed_within(&self, device: u64, inode: u64, offsets: &Range<u64>) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.has_placed_within(device, inode, offsets))
-    }
-
-    /// Which of these offsets of a file have or had a probe in any process: a child has those of its parent.
-    pub fn placed_among(&self, device: u64, inode: u64, offsets: &[u64]) -> Vec<u64> {
-        self.journal.as_ref().map(|journal| journal.placed_among(device, inode, offsets)).unwrap_or_default()
     }
 
     /// Places no probe there any more, whatever is asked for: a process executes something else there than the file

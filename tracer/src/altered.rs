@@ -99,17 +99,6 @@ impl Spot {
     }
 }
 
-/// A probe on an instruction that is not the file's any more behind its first byte, or may not be soon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stale {
-    /// Where in the file, in bytes.
-    pub offset: u64,
-    /// Where in the process.
-    pub address: u64,
-    /// What the file holds there.
-    pub stored: u8,
-}
-
 /// A part of a file, as it is in a process and as it is stored.
 struct Part {
     /// Where it begins, in bytes.
@@ -121,8 +110,7 @@ struct Part {
 impl Part {
     /// Whether there is a breakpoint, and nothing was written in front of it or into its instruction but breakpoints.
     fn leads_to(&self, spot: &Spot) -> bool {
-        let site = self.at(spot.site);
-        self.is_as_stored(spot) && (self.live[site] == BREAKPOINT || self.has_nop_of_probe(site))
+        self.is_as_stored(spot) && self.has_probe(self.at(spot.site))
     }
 
     /// Whether nothing was written in front of the site or into its instruction but breakpoints. The kernel does not
@@ -150,14 +138,9 @@ impl Part {
         (at + instruction::length(&self.stored[at..])).min(self.live.len())
     }
 
-    /// Where there is a breakpoint on an instruction that is not the file's behind its first byte, or on `all`, up to there.
-    fn stale(&self, end: usize, all: bool) -> impl Iterator<Item = usize> {
-        let has_breakpoint = |&at: &usize| self.live[at] == BREAKPOINT && self.stored[at] != BREAKPOINT;
-        let is_changed = move |&at: &usize| {
-            let behind = at + 1..self.end_of_instruction(at);
-            all || self.live[behind.clone()] != self.stored[behind]
-        };
-        (0..end.min(self.live.len())).filter(has_breakpoint).filter(is_changed)
+    /// Whether there is a breakpoint, or what the kernel makes of one.
+    fn has_probe(&self, at: usize) -> bool {
+        self.live[at] == BREAKPOINT || self.has_nop_of_probe(at)
     }
 
     /// Whether there is what the kernel makes of a breakpoint in the place of a nop.
@@ -250,17 +233,13 @@ impl Code {
         rewritten
     }
 
-    /// Breakpoints in `mapping` of `file` on instructions that are not the file's any more behind their first byte, or on
-    /// `all`.
-    pub fn stale(&self, mapping: &Mapping, file: &File, all: bool) -> Vec<Stale> {
-        let pages = (mapping.start..mapping.end).step_by(PAGE).zip(self.are_own(mapping));
-        let of_page = |start: u64| {
-            let begin = mapping.offset + (start - mapping.start);
-            let part = self.part(mapping, file, begin, begin + PAGE as u64).filter(|part| part.live != part.stored)?;
-            let stale = |at| Stale { offset: begin + at as u64, address: start + at as u64, stored: part.stored[at] };
-            Some(part.stale(PAGE, all).map(stale).collect::<Vec<_>>())
-        };
-        pages.filter(|&(_, is_own)| is_own).filter_map(|(start, _)| of_page(start)).flatten().collect()
+    /// Whether any of these probes, sorted by their sites, is in `mapping` of `file`.
+    pub fn has_probes(&self, mapping: &Mapping, file: &File, spots: &[Spot]) -> bool {
+        let mut has_probes = false;
+        self.look_at(mapping, file, spots, |part, spots| {
+            has_probes |= spots.iter().any(|spot| part.has_probe(part.at(spot.site)));
+        });
+        has_probes
     }
 
     /// Whether the process has a copy of each page for itself, as it has where a breakpoint was set:
@@ -310,20 +289,18 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_is_stale_where_its_instruction_was_changed_behind_its_first_byte() {
+    fn an_instruction_is_as_stored_behind_its_probe_or_not() {
         let stored = vec![0xe8, 1, 2, 3, 4, 0x55, 0xb8, 1, 0, 0, 0, 0xcc];
-        let stale = |changes: &[(usize, u8)]| {
+        let look = |changes: &[(usize, u8)]| {
             let mut live = stored.clone();
-            [0, 5, 6].iter().for_each(|&at| live[at] = BREAKPOINT);
+            live[6] = BREAKPOINT;
             changes.iter().for_each(|&(at, byte)| live[at] = byte);
             let part = Part { begin: 100, live, stored: stored.clone() };
-            let spot = Spot::at(106);
-            (part.stale(PAGE, false).collect::<Vec<_>>(), part.leads_to(&spot), part.is_as_stored(&spot))
+            (part.has_probe(6), part.is_as_stored(&Spot::at(106)))
         };
-        assert_eq!(stale(&[]), (vec![], true, true));
-        assert_eq!(stale(&[(3, 7)]), (vec![0], true, true), "a call");
-        assert_eq!(stale(&[(10, 7)]), (vec![6], false, false), "a constant");
-        assert_eq!(stale(&[(6, 0xb8)]), (vec![], false, true), "the probe was overwritten with what was there");
-        assert_eq!(stale(&[(0, 0xe8), (3, 7)]), (vec![], true, true), "and so was a call");
+        assert_eq!(look(&[]), (true, true));
+        assert_eq!(look(&[(3, 7)]), (true, true), "a call in front of it");
+        assert_eq!(look(&[(10, 7)]), (true, false), "a constant");
+        assert_eq!(look(&[(6, 0xb8)]), (false, true), "the probe was overwritten with what was there");
     }
 }

@@ -4,7 +4,6 @@
 //! site at fault is known; it is then left out with the kernel's reason, and the others stay.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,16 +96,20 @@ impl Placed {
         self.functions.iter().map(|(region, _)| *region)
     }
 
+    /// Device and inode of the file.
+    pub fn file_id(&self) -> Option<(u64, u64)> {
+        self.file.file().metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    }
+
     /// Whether calls enter at the sites, and these lie in the library itself rather than in stubs.
     pub fn is_of_library(&self) -> bool {
-        let is_library = |file: Metadata| (file.dev(), file.ino()) == (self.library.device, self.library.inode);
-        self.role == Role::Enter && self.file.file().metadata().is_ok_and(is_library)
+        self.role == Role::Enter && self.file_id() == Some((self.library.device, self.library.inode))
     }
 
     /// Places no probes at these of the sites any more.
     pub fn avoid(&self, programs: &Programs, sites: &[u64]) {
-        let Ok(metadata) = self.file.file().metadata() else { return };
-        sites.iter().for_each(|&site| programs.avoid(metadata.dev(), metadata.ino(), site));
+        let Some((device, inode)) = self.file_id() else { return };
+        sites.iter().for_each(|&site| programs.avoid(device, inode, site));
     }
 
     /// Places the sites in another process.
@@ -219,13 +222,12 @@ impl Attachment {
         for process in pids.iter().filter_map(|&pid| Process::of(pid)) {
             let mut files: BTreeMap<(u64, u64), (&Placed, Vec<Spot>)> = BTreeMap::new();
             for placed in &self.placed {
-                let Ok(metadata) = placed.file.file().metadata() else { continue };
-                let of_file = files.entry((metadata.dev(), metadata.ino())).or_insert_with(|| (placed, Vec::new()));
+                let Some(id) = placed.file_id() else { continue };
+                let of_file = files.entry(id).or_insert_with(|| (placed, Vec::new()));
                 of_file.1.extend(placed.offsets().map(Spot::at));
             }
-            let mut presences = files
-                .into_values()
-                .filter_map(|(placed, spots)| process.presence(placed.file.file(), spots, &(0..u64::MAX)));
+            let mut presences =
+                files.into_values().filter_map(|(placed, spots)| process.presence(placed.file.file(), spots));
             presences.try_for_each(Presence::check)?;
         }
         Ok(())

@@ -9,7 +9,7 @@
 //! a library.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
+use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,6 @@ use crate::altered::Spot;
 use crate::attach::{Attachment, Closing, Placed, detach};
 use crate::mapping_history::MappingHistory;
 use crate::presence::{Presence, Process};
-use crate::rewriting::{self, Look};
 use crate::{host, privilege};
 
 /// The probes of children that have ended stay until no child was forked for so long, unless there are more: each hit
@@ -82,9 +81,9 @@ struct State {
     /// Those that had ended with a program of which it was not yet known whether it has mapped the library, and when
     /// they had.
     undecided: Vec<(Timestamp, BlindChild)>,
-    /// Probes that were taken out of the memory of processes.
-    taken_out: Vec<Presence>,
-    /// Entry sites that processes have overwritten.
+    /// Sites that processes may have overwritten, by file: they lost the probes there.
+    withdrawn: HashSet<(u32, (u64, u64), u64)>,
+    /// The entry sites among these that nobody was told of yet.
     overwritten: Vec<Overwritten>,
     /// Those that get no probes any more: blind since that was told, until they end or the recording does.
     staying_blind: Vec<BlindChild>,
@@ -364,6 +363,7 @@ impl<'a> Followed<'a> {
         state.left.retain(lives);
         state.lost.retain(lives);
         state.missing.retain(|(pid, _)| lives(pid));
+        state.withdrawn.retain(|(pid, ..)| lives(pid));
         let blind: Vec<BlindChild> = state.staying_blind.extract_if(.., |child| !lives(&child.pid)).collect();
         state.blind.extend(blind);
         let ended: Vec<u32> = state.probes.keys().filter(|pid| !state.pids.contains(pid)).copied().collect();
@@ -392,78 +392,97 @@ impl<'a> Followed<'a> {
         pids.iter().copied().filter(|pid| !state.lost.contains(pid)).collect()
     }
 
-    /// Looks at what a process has changed of its code at these addresses: what [`overwritten`](Followed::overwritten)
-    /// tells of it is to be [taken](Followed::take_overwritten).
-    pub fn look(&self, pid: u32, addresses: &Range<u64>) -> Look {
-        let mut look = rewriting::look(self.programs, pid, addresses);
-        let tells = look.tells();
-        self.learn(pid, &mut look);
-        // The next look may be urgent.
-        if look.has_ours && !tells && self.state().pids.contains(&pid) {
-            let found = self.absent(pid, addresses);
-            self.state().overwritten.extend(found);
-        }
-        // What was read of a process that was ending is not known to be all.
-        look.is_gone |= privilege::has_ended(pid);
-        look
-    }
-
-    /// The entry sites of libraries that a process has overwritten, or to which what it has written in front of them
-    /// leads no call. What only seems so, as the process changes while it is looked at, is none.
+    /// Takes the entry probes at these places of a file out of a process, which may write to the code there, and places none
+    /// there any more. They are gone when this returns, and those around them are in place again: for what other threads call
+    /// meanwhile, there is a blind window.
     ///
-    /// Probes on instructions that the process has changed are taken out first, and none of them is placed in a process
-    /// any more: a child has the code of its parent.
-    pub fn overwritten(&self, pid: u32) -> Vec<Overwritten> {
-        let all = 0..u64::MAX;
-        self.learn(pid, &mut rewriting::look(self.programs, pid, &all));
-        self.absent(pid, &all)
-    }
-
-    /// Probes of a process were taken out of its memory, or must be.
-    fn learn(&self, pid: u32, look: &mut Look) {
-        self.state().taken_out.append(&mut look.taken_out);
-        if look.is_stuck {
-            self.leave(pid, host::now());
+    /// # Errors
+    /// The kernel refuses probes for a reason that has nothing to do with a single site.
+    pub fn withdraw(&self, pid: u32, file: (u64, u64), is_meant: impl Fn(u64) -> bool) -> Result<(), Error> {
+        let since = host::now();
+        let mut state = self.state();
+        let everywhere = state.pids.contains(&EVERYWHERE);
+        let State { placed, probes, withdrawn, overwritten, closing, .. } = &mut *state;
+        let (mut interrupted, mut blind) = (HashSet::new(), HashSet::new());
+        for (&number, InPlace { placed, first, .. }) in placed.iter_mut() {
+            if placed.file_id() != Some(file) {
+                continue;
+            }
+            let is_new = |&offset: &u64| is_meant(offset) && withdrawn.insert((pid, file, offset));
+            let mut offsets: Vec<u64> = placed.offsets().filter(is_new).collect();
+            if offsets.is_empty() {
+                continue;
+            }
+            placed.avoid(self.programs, &offsets);
+            let of_child = probes.get_mut(&pid).and_then(|probes| probes.iter_mut().find(|(of, _)| *of == number));
+            let held = of_child.map_or(first, |(_, probes)| probes);
+            let owner = if everywhere { EVERYWHERE } else { pid };
+            let old = held.take_of(owner);
+            if old.is_empty() {
+                continue;
+            }
+            closing.close(vec![old]);
+            if let Some(process) = Process::of(pid) {
+                process.wait_for_removal(placed.file.file(), placed.offsets().map(Spot::at).collect());
+            }
+            match placed.place(self.programs, owner) {
+                Ok(new) => held.extend(new),
+                Err(error) if error.is_gone() => {}
+                Err(error) if error.is_shortage() => drop(blind.insert(placed.library.id)),
+                Err(error) => return Err(error),
+            }
+            interrupted.insert(placed.library.id);
+            if placed.is_of_library() {
+                offsets.sort_unstable();
+                overwritten.push(Overwritten { pid, library: Arc::clone(&placed.library), offsets });
+            }
         }
+        if !has_one_thread(pid) {
+            let windows = state.blind_in(pid, since, |library| interrupted.contains(&library.id));
+            state.blind.extend(windows);
+        }
+        state.tell_blind_for_good(pid, since, |library| blind.contains(&library.id));
+        Ok(())
     }
 
-    fn absent(&self, pid: u32, addresses: &Range<u64>) -> Vec<Overwritten> {
+    /// Looks for entry sites of libraries that a process has overwritten, or to which what it has written in front of them
+    /// leads no call, and takes their probes out. What only seems so, as the process changes while it is looked at, is none.
+    ///
+    /// # Errors
+    /// As [`withdraw`](Followed::withdraw).
+    pub fn overwritten(&self, pid: u32) -> Result<Vec<Overwritten>, Error> {
         // Children wait for their probes while the state is held.
         let state = self.state();
         let is_there =
             |(index, of): &(&usize, &InPlace)| of.placed.is_of_library() && !state.missing.contains(&(pid, **index));
         let placed: Vec<Placed> = state.placed.iter().filter(is_there).map(|(_, of)| of.placed.clone()).collect();
         drop(state);
-        let mut found = overwritten(pid, &placed, addresses);
-        if !found.is_empty() {
-            let again = overwritten(pid, &placed, addresses);
-            let state = self.state();
-            // Some may have been throttled meanwhile.
-            let placed = state.placed.values().map(|in_place| &in_place.placed);
-            let stay: HashSet<(LibraryId, u64)> =
-                placed.flat_map(|placed| placed.offsets().map(|site| (placed.library.id, site))).collect();
-            drop(state);
-            for Overwritten { library, offsets, .. } in &mut found {
-                let also = |offset: &u64| {
-                    let same = again.iter().filter(|other| other.library.id == library.id);
-                    let mut same = same.flat_map(|other| &other.offsets);
-                    stay.contains(&(library.id, *offset)) && same.any(|other| other == offset)
-                };
-                offsets.retain(also);
-                offsets.iter().for_each(|&offset| self.programs.avoid(library.device, library.inode, offset));
-            }
+        let mut found = overwritten(pid, &placed);
+        if found.is_empty() {
+            return Ok(found);
         }
-        found
+        let again = overwritten(pid, &placed);
+        let state = self.state();
+        // Some may have been throttled meanwhile.
+        let placed = state.placed.values().map(|in_place| &in_place.placed);
+        let stay: HashSet<(LibraryId, u64)> =
+            placed.flat_map(|placed| placed.offsets().map(|site| (placed.library.id, site))).collect();
+        drop(state);
+        for Overwritten { library, offsets, .. } in &mut found {
+            let also = |offset: &u64| {
+                let same = again.iter().filter(|other| other.library.id == library.id);
+                let mut same = same.flat_map(|other| &other.offsets);
+                stay.contains(&(library.id, *offset)) && same.any(|other| other == offset)
+            };
+            offsets.retain(also);
+            self.withdraw(pid, (library.device, library.inode), |offset| offsets.binary_search(&offset).is_ok())?;
+        }
+        Ok(found)
     }
 
-    /// The entry sites that processes have overwritten, as far as that was found since the last call.
+    /// The entry sites whose probes were withdrawn since the last call.
     pub fn take_overwritten(&self) -> Vec<Overwritten> {
         std::mem::take(&mut self.state().overwritten)
-    }
-
-    /// The probes that were taken out of the memory of processes, by file.
-    pub fn take_taken_out(&self) -> Vec<Presence> {
-        std::mem::take(&mut self.state().taken_out)
     }
 
     /// How many changes of code are known.
@@ -514,14 +533,19 @@ fn is_mapped(modules: &[Module], library: &Library) -> bool {
     modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
 }
 
-fn overwritten(pid: u32, placed: &[Placed], addresses: &Range<u64>) -> Vec<Overwritten> {
+/// Whether nothing in the process runs while its only thread waits.
+fn has_one_thread(pid: u32) -> bool {
+    fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() == 1)
+}
+
+fn overwritten(pid: u32, placed: &[Placed]) -> Vec<Overwritten> {
     let Some(process) = Process::of(pid) else { return Vec::new() };
     let mut libraries: BTreeMap<LibraryId, (&Placed, Vec<Spot>)> = BTreeMap::new();
     for placed in placed.iter().filter(|placed| placed.is_unchanged()) {
         libraries.entry(placed.library.id).or_insert_with(|| (placed, Vec::new())).1.extend(placed.spots());
     }
     let of_library = |(placed, spots): (&Placed, Vec<Spot>)| {
-        let Presence { absent, .. } = process.presence(placed.file.file(), spots, addresses)?;
+        let Presence { absent, .. } = process.presence(placed.file.file(), spots)?;
         let library = Arc::clone(&placed.library);
         (!absent.is_empty()).then_some(Overwritten { pid, library, offsets: absent })
     };

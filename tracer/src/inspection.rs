@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use rtrace_bpf::Error;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::followed::{Followed, Overwritten};
@@ -78,15 +79,25 @@ impl Inspection {
 
     /// Looks at the next process when it is time; gives the probes that calls were not known to miss. `named`: as for
     /// [`Followed::inspected`].
-    pub fn go_on(&mut self, followed: &Followed<'_>, named: &[u32]) -> Vec<Overwritten> {
+    ///
+    /// # Errors
+    /// As [`Followed::overwritten`].
+    pub fn go_on(&mut self, followed: &Followed<'_>, named: &[u32]) -> Result<Vec<Overwritten>, Error> {
         let turn = self.turns.go_on(followed.changes(), || followed.inspected(named), |pid| followed.overwritten(pid));
-        self.untold(turn.into_iter().flatten().chain(followed.take_overwritten()))
+        let found = turn.transpose()?;
+        Ok(self.untold(found.into_iter().flatten().chain(followed.take_overwritten())))
     }
 
     /// Looks at all processes that are there at the end.
-    pub fn finish(&mut self, followed: &Followed<'_>, named: &[u32]) -> Vec<Overwritten> {
-        let found: Vec<_> = followed.inspected(named).into_iter().flat_map(|pid| followed.overwritten(pid)).collect();
-        self.untold(found.into_iter().chain(followed.take_overwritten()))
+    ///
+    /// # Errors
+    /// As [`Followed::overwritten`].
+    pub fn finish(&mut self, followed: &Followed<'_>, named: &[u32]) -> Result<Vec<Overwritten>, Error> {
+        let mut found = Vec::new();
+        for pid in followed.inspected(named) {
+            found.extend(followed.overwritten(pid)?);
+        }
+        Ok(self.untold(found.into_iter().chain(followed.take_overwritten())))
     }
 
     /// The same without what was told before.

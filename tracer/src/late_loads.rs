@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::Scope;
 use std::time::Duration;
 
+use rtrace_bpf::Programs;
 use rtrace_model::{LibraryId, RegionId, Timestamp, text_of_os};
 use rtrace_plan as plan;
 use rtrace_plan::Plan;
@@ -26,7 +27,6 @@ use crate::mapped_files::MappedFiles;
 use crate::mapping_history::MappingHistory;
 use crate::perf::mappings::{Doorbell, Mapping, Mappings, Told};
 use crate::pinned::open_path;
-use crate::rewriting::Rewriting;
 use crate::target::{self, Target};
 use crate::{privilege, signatures, sources};
 
@@ -142,7 +142,7 @@ impl LateLoads {
         scope: &'scope Scope<'scope, '_>,
         history: &MappingHistory,
         pids: &[u32],
-        rewriting: Rewriting<'scope>,
+        programs: &'scope Programs,
     ) -> io::Result<LateLoadFeed> {
         let mappings = Mappings::open(&rtrace_bpf::online_cpus().map_err(io::Error::other)?)?;
         let doorbell = mappings.doorbell()?;
@@ -154,7 +154,7 @@ impl LateLoads {
         let (missed, rest) = channel();
         let traced = Traced { living: pids.to_vec(), lately: HashMap::new() };
         let channels = Channels { found, mapping, missed };
-        scope.spawn(move || self.look_until_closed(traced, &history, &doorbell, rewriting, &changes, &channels));
+        scope.spawn(move || self.look_until_closed(traced, &history, &doorbell, programs, &changes, &channels));
         Ok(LateLoadFeed { found: receiver, mapped, rest, processes })
     }
 
@@ -163,17 +163,15 @@ impl LateLoads {
         mut traced: Traced,
         history: &MappingHistory,
         doorbell: &Doorbell,
-        mut rewriting: Rewriting<'_>,
+        programs: &Programs,
         changes: &Receiver<Known>,
         channels: &Channels,
     ) {
-        // A program that changes code with probes executes what was there before until they are taken out.
-        let _ahead = host::run_first();
         // What was loaded after the plan was made and before the kernel was listened to.
         let mut looked = host::now();
         self.look(&traced.living, looked, channels);
         let mut waiting: Vec<Mapping> = Vec::new();
-        let (mut sifted, mut is_last, mut patience) = (looked, false, PERIOD);
+        let (mut sifted, mut is_last) = (looked, false);
         while !is_last {
             let mut has_changed = match changes.try_recv() {
                 Ok(known) => {
@@ -182,7 +180,7 @@ impl LateLoads {
                     true
                 }
                 Err(TryRecvError::Empty) => {
-                    doorbell.wait(patience);
+                    doorbell.wait(PERIOD);
                     false
                 }
                 Err(TryRecvError::Disconnected) => return,
@@ -191,13 +189,6 @@ impl LateLoads {
             let Told { mappings: seen, lost } = history.take();
             if lost > 0 {
                 self.mapped.miss();
-            }
-            seen.iter().for_each(|mapping| rewriting.hear(mapping));
-            let (unknown, next) = rewriting.go_on();
-            patience = next.map_or(PERIOD, |next| next.min(PERIOD));
-            for (path, since) in unknown {
-                let library = text_of_os(&path).into_owned();
-                let _ = channels.missed.send(Missed { library, since });
             }
             has_changed |= lost > 0 || seen.iter().any(|mapping| traced.contains(mapping.pid));
             waiting.extend(seen);
@@ -216,6 +207,7 @@ impl LateLoads {
             looked = now;
             waiting.retain(|mapping: &Mapping| {
                 if traced.contains(mapping.pid) {
+                    tell_unprobed(programs, mapping, channels);
                     let target = self.wanted(mapping, history, channels);
                     self.tell(target, mapping.time, channels);
                     self.tell_mapped([(mapping.pid, mapping.time)], channels);
@@ -332,6 +324,18 @@ impl LateLoads {
             let _ = signatures::capture(book, &mut target.libraries, &self.options, callers);
         }
         plan::plan(&target.libraries, &self.options, self.next_region)
+    }
+}
+
+/// Tells where a process maps code of a traced file in which the kernel takes no probes.
+fn tell_unprobed(programs: &Programs, mapping: &Mapping, channels: &Channels) {
+    let offsets = mapping.offset..mapping.offset + (mapping.addresses.end - mapping.addresses.start);
+    // Some file systems have other numbers here than in `stat`.
+    let ids = [Some(mapping.file), target::identity(&mapping.path).ok()];
+    let is_traced = |(device, inode)| programs.has_placed_within(device, inode, &offsets);
+    if mapping.takes_no_probes && ids.into_iter().flatten().any(is_traced) {
+        let library = text_of_os(&mapping.path).into_owned();
+        let _ = channels.missed.send(Missed { library, since: mapping.time });
     }
 }
 

@@ -44,7 +44,6 @@ pub mod proc_files;
 pub mod rank;
 mod recorder;
 mod returns;
-mod rewriting;
 pub mod samples;
 pub mod sampling;
 pub mod session;

@@ -5,16 +5,21 @@
 //! written over the breakpoint, or a jump in front of it. Calls there are not recorded.
 
 use std::fs::File;
-use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rtrace_model::escape;
 use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::{self, Module};
 
 use crate::altered::{Code, Spot};
+
+/// The kernel takes probes out one by one, 7 us each.
+const REMOVAL: Duration = Duration::from_millis(50);
+const STEP: Duration = Duration::from_micros(20);
 
 /// Probes of a process that should have some in a file, but has none.
 #[derive(Debug, thiserror::Error)]
@@ -125,29 +130,42 @@ impl Process {
         executable.flat_map(|mapping| self.code.rewritten(mapping, file, &spots)).collect()
     }
 
-    /// What has become of these probes of a file at these addresses; `None` where the process does not map it.
-    pub fn presence(&self, file: &File, mut spots: Vec<Spot>, addresses: &Range<u64>) -> Option<Presence> {
+    /// Waits until none of these probes of a file is in the process, or for so long; they are being taken out.
+    pub fn wait_for_removal(&self, file: &File, mut spots: Vec<Spot>) {
+        let Some(module) = self.module(file) else { return };
+        spots.sort_unstable_by_key(|spot| spot.site);
+        let begin = Instant::now();
+        let executable = || module.mappings.iter().filter(|mapping| mapping.executable);
+        while executable().any(|mapping| self.code.has_probes(mapping, file, &spots)) && begin.elapsed() < REMOVAL {
+            thread::sleep(STEP);
+        }
+    }
+
+    /// What has become of these probes of a file; `None` where the process does not map it.
+    pub fn presence(&self, file: &File, mut spots: Vec<Spot>) -> Option<Presence> {
         let module = self.module(file)?;
         spots.sort_unstable_by_key(|spot| spot.site);
         let (mut present, mut absent) = (0, Vec::new());
-        let is_meant =
-            |mapping: &&Mapping| mapping.executable && mapping.start < addresses.end && addresses.start < mapping.end;
-        for mapping in module.mappings.iter().filter(is_meant) {
+        for mapping in module.mappings.iter().filter(|mapping| mapping.executable) {
             let (there, gone) = self.code.reached(mapping, file, &spots);
             present += there;
             absent.extend(gone);
         }
         absent.sort_unstable();
         absent.dedup();
-        let file = (module.device, module.inode);
-        Some(Presence {
+        Some(Presence { present, absent, ..self.nothing_of(module) })
+    }
+
+    /// A file without any probes.
+    pub fn nothing_of(&self, module: &Module) -> Presence {
+        Presence {
             path: module.path.clone(),
             pid: self.pid,
-            file,
+            file: (module.device, module.inode),
             mappings: module.mappings.clone(),
-            present,
-            absent,
-        })
+            present: 0,
+            absent: Vec::new(),
+        }
     }
 }
 

@@ -48,7 +48,6 @@ use crate::options::Options;
 use crate::pipeline::Pipeline;
 use crate::presence::Presence;
 use crate::returns::{Exchange, ReturnSites, TIME_AHEAD, jumps};
-use crate::rewriting::Rewriting;
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{CallSites, Change, Kinds, Rings, Source};
@@ -236,9 +235,8 @@ pub fn record(
             scope.spawn(|| contexts.walk(&are_over))
         });
         let recorded = (|| {
-            let rewriting = Rewriting::new(&programs, &followed);
             let feed = late_loads
-                .start(scope, spaces.history(), &recording.pids, rewriting)
+                .start(scope, spaces.history(), &recording.pids, &programs)
                 .context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
                 let (mechanism, budget) = (setup.mechanism.name(), setup.how.budget);
@@ -596,7 +594,7 @@ impl<'a> Recording<'a> {
                 feed.set_processes(source.living(), self.begun(source));
             }
             self.tell_blind_windows(pipeline);
-            let overwritten = self.inspection.go_on(self.followed, pids);
+            let overwritten = self.inspection.go_on(self.followed, pids)?;
             self.tell_overwritten(pipeline, overwritten);
             for late_load in feed.found() {
                 self.join(pipeline, &late_load)?;
@@ -691,10 +689,9 @@ impl<'a> Recording<'a> {
         pipeline: &Pipeline,
         return_sites: &mut ReturnSites<'_>,
     ) -> Result<(), rtrace_bpf::Error> {
-        let overwritten = self.inspection.finish(self.followed, self.setup.subject.pids());
+        let overwritten = self.inspection.finish(self.followed, self.setup.subject.pids())?;
         self.tell_overwritten(pipeline, overwritten);
-        // Of processes that have ended, no more is known of probes than that they were taken out.
-        let gone = return_sites.overwritten(self.followed)?.into_iter().chain(self.followed.take_taken_out());
+        let gone = return_sites.overwritten(self.followed)?.into_iter();
         for Presence { pid, path, absent, .. } in gone.filter_map(|gone| self.inspection.learn(gone)) {
             let (library, sites) = (text_of_os(&path).into_owned(), absent.len() as u64);
             self.overwritten += sites;

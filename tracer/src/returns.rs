@@ -68,6 +68,9 @@ const FIRST_TIDY: Duration = Duration::from_millis(20);
 
 /// Return addresses about which threads ask for which sites are placed at once: they wait for that.
 const MOST_AT_ONCE: usize = 8;
+/// A thread that makes code writable waits until its probes are gone, but not longer than that: it takes the kernel 12 us to
+/// take one out of a link and to place another one anew.
+const LONGEST_WAIT_NS: u64 = 100_000_000;
 
 /// What the governor and the return sites tell each other.
 #[derive(Debug, Default)]
@@ -258,6 +261,7 @@ impl<'a> ReturnSites<'a> {
         let _ahead = host::run_first();
         let mut questions = self.programs.questions()?;
         let standby = Standby::beside(questions.as_fd());
+        self.programs.wait_for_writers(LONGEST_WAIT_NS);
         let mut tasks = Tasks::default();
         let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         while !is_over.load(Ordering::Relaxed) {
@@ -266,8 +270,9 @@ impl<'a> ReturnSites<'a> {
             standby.sleep(|| wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience));
             // Who waits has been forked before: that is among what is taken now.
             tasks.executed.extend(gate.as_ref().map(Gate::waiting).unwrap_or_default());
-            let (processes, met) = self.take(&mut questions)?;
+            let [processes, writers, met] = self.take(&mut questions)?;
             self.see_processes(processes, followed)?;
+            writers.iter().try_for_each(|code| self.withdraw(code, followed))?;
             self.go_on(met, &mut tasks, followed, &mut executed)?;
             self.links.take_relinked()?;
             if exchange.levels_changed.swap(false, Ordering::Relaxed) {
@@ -285,9 +290,10 @@ impl<'a> ReturnSites<'a> {
                 tidy_at = Instant::now() + if self.before.is_some() { SOON_TIDY } else { TIDY_PERIOD };
             }
         }
+        self.programs.wait_for_writers(0);
         // No probes are placed any more.
         self.links.settle()?;
-        let (forked, _) = self.take(&mut questions)?;
+        let [forked, ..] = self.take(&mut questions)?;
         for child in forked {
             if child.parent == child.pid {
                 followed.lose(child.pid, Timestamp(child.time));
@@ -376,10 +382,11 @@ impl<'a> ReturnSites<'a> {
         Ok(Some(self.hold(program, loaded)))
     }
 
-    /// The processes and the return addresses of which the kernel side has told.
-    fn take(&mut self, questions: &mut Questions<'_>) -> Result<(Vec<QuestionRecord>, Vec<QuestionRecord>), Error> {
-        let (processes, mut met): (Vec<_>, Vec<_>) =
-            questions.take()?.into_iter().partition(|question| question.address == 0);
+    /// The processes, the code that is made writable, and the return addresses of which the kernel side has told.
+    fn take(&mut self, questions: &mut Questions<'_>) -> Result<[Vec<QuestionRecord>; 3], Error> {
+        let (writers, others): (Vec<_>, Vec<_>) =
+            questions.take()?.into_iter().partition(|question| question.kind == QuestionCode::RT_QUESTION_WRITER);
+        let (processes, mut met): (Vec<_>, Vec<_>) = others.into_iter().partition(|question| question.address == 0);
         for question in &met {
             // All others are looked up, by the numbers that the process tells.
             if question.kind == QuestionCode::RT_QUESTION_NONE
@@ -389,7 +396,7 @@ impl<'a> ReturnSites<'a> {
             }
         }
         met.retain(|question| question.kind != QuestionCode::RT_QUESTION_NONE);
-        Ok((processes, met))
+        Ok([processes, writers, met])
     }
 
     /// Takes all probes out of a process in which they would do harm; they are gone when this returns.

@@ -89,8 +89,8 @@ static __always_inline struct rt_primed_key *find_place(u64 address)
 
 	if (!thread)
 		return 0;
-	mapping = find_mapping(thread, address);
-	if (!mapping || !mapping->file)
+	mapping = &thread->looked_up;
+	if (!find_mapping(mapping, address) || !mapping->file)
 		return 0;
 	file = (struct file *)mapping->file;
 	inode = BPF_CORE_READ(file, f_inode);
@@ -110,6 +110,7 @@ struct rt_wait {
 	union {
 		struct rt_arrival_key key;
 		u32 child;
+		u32 writer;
 	};
 	u64 until;
 };

@@ -142,8 +142,8 @@ rt_rare u32 find_stack(u64 sp)
 
 	if (!thread)
 		return RT_STACK_UNKNOWN;
-	mapping = find_mapping(thread, sp);
-	if (!mapping)
+	mapping = &thread->looked_up;
+	if (!find_mapping(mapping, sp))
 		return RT_STACK_UNKNOWN;
 	own = task->pid == task->tgid ? BPF_CORE_READ(task, mm, start_stack) : task->thread.fsbase;
 	thread->stack_start = mapping->start;

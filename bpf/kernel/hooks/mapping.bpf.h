@@ -19,14 +19,15 @@
 #define MAPLE_NODE(entry) ((entry) & ~0xffull)
 #define MAPLE_TYPE(entry) ((entry) >> 3 & 0xf)
 
-static long see_mapping(struct task_struct *task, struct vm_area_struct *area, struct rt_thread **thread)
+static long see_mapping(struct task_struct *task, struct vm_area_struct *area, struct rt_mapping **looked_up)
 {
-	struct rt_mapping *found = &(*thread)->looked_up;
+	struct rt_mapping *found = *looked_up;
 
 	found->start = area->vm_start;
 	found->end = area->vm_end;
 	found->offset = area->vm_pgoff << PAGE_SHIFT;
 	found->file = (u64)area->vm_file;
+	found->flags = area->vm_flags;
 	return 0;
 }
 
@@ -83,31 +84,32 @@ static __always_inline bool read_mapping(struct vm_area_struct *area, u64 addres
 	found->end = BPF_CORE_READ(area, vm_end);
 	found->offset = BPF_CORE_READ(area, vm_pgoff) << PAGE_SHIFT;
 	found->file = (u64)BPF_CORE_READ(area, vm_file);
+	found->flags = BPF_CORE_READ(area, vm_flags);
 	return address - found->start < found->end - found->start && BPF_CORE_READ(area, vm_start) == found->start &&
 	       BPF_CORE_READ(area, vm_end) == found->end;
 }
 
-/* What the process of the running thread has mapped at an address; null: nothing. */
-static __always_inline struct rt_mapping *find_mapping(struct rt_thread *thread, u64 address)
+/* Looks up what the process of the running thread has mapped at an address. Returns whether it has. */
+static __always_inline bool find_mapping(struct rt_mapping *found, u64 address)
 {
-	long error = bpf_find_vma(bpf_get_current_task_btf(), address, see_mapping, &thread, 0);
+	long error = bpf_find_vma(bpf_get_current_task_btf(), address, see_mapping, &found, 0);
 	int i, is_leaf;
 	u64 entry;
 
 	if (error != -EBUSY)
-		return error ? 0 : &thread->looked_up;
+		return !error;
 	entry = maple_root();
 	for (i = 0; i < MAPLE_STEPS; i++) {
 		is_leaf = MAPLE_TYPE(entry) <= maple_leaf_64;
 		entry = maple_child(entry, address);
 		if (entry && !is_leaf)
 			continue;
-		if (entry && read_mapping((struct vm_area_struct *)entry, address, &thread->looked_up))
-			return &thread->looked_up;
+		if (entry && read_mapping((struct vm_area_struct *)entry, address, found))
+			return true;
 		/* It is changing there: once more. */
 		entry = maple_root();
 	}
-	return 0;
+	return false;
 }
 
 #endif

@@ -99,6 +99,8 @@ struct rt_patience {
 struct rt_patience for_sites = { .longest = 3000000 };
 /* For the probes of a child; 0: they take longer than that. */
 struct rt_patience for_children;
+/* Until there are no probes in code that is made writable; 0: nobody takes them out. */
+struct rt_patience for_writers;
 /* Threads that wait now. */
 volatile u32 waiting;
 /* Nanoseconds that threads have waited for answers. */
@@ -129,6 +131,15 @@ struct {
 	__type(key, u32);
 	__type(value, u32); /* enum rt_unlinked */
 } unlinked SEC(".maps");
+
+/* By thread: whether there are still probes in the code that it makes writable. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u32);
+} writers SEC(".maps");
 
 /*
  * What is known of the return addresses that were met. The kernel clears two words for each entry that such a

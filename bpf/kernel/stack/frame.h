@@ -49,6 +49,7 @@ struct rt_mapping {
 	u64 end;
 	u64 offset; /* in the file, in bytes */
 	u64 file; /* struct file of the kernel; 0: none */
+	u64 flags; /* VM_… of the kernel */
 	struct rt_primed_key place; /* of the address, where it was asked for */
 };
 
@@ -107,8 +108,8 @@ struct rt_left_call {
 	struct rt_frame frame;
 	u64 left; /* when that was noticed */
 	u64 later; /* time since then in callees that returned after all */
-	struct rt_row row;
 	u64 is_orphan; /* what seemed to be its caller has returned */
+	struct rt_row row;
 	struct rt_reading readings[RT_COUNTERS]; /* until then */
 };
 

@@ -240,6 +240,7 @@ enum rt_question_kind {
 	RT_QUESTION_SITE = 1, /* the same with a probe there: too many callers that only return, one above the other */
 	RT_QUESTION_NONE = 2, /* nothing: it was primed */
 	RT_QUESTION_INTERIM = 3, /* a probe there, though the caller only returns: it does so to where no probe is yet */
+	RT_QUESTION_WRITER = 4, /* no probes there: it is no return address, but code that a thread makes writable */
 };
 
 /* A return address that a process has met. */
@@ -251,6 +252,9 @@ struct rt_question {
 	u32 parent; /* of a process that was forked; of one that has lost its probes itself */
 	enum rt_question_kind kind;
 	struct rt_primed_key place; /* of the address; without an inode: in no file, or not looked up */
+	u64 length; /* of code that is made writable, in bytes */
+	u32 thread; /* that makes it writable */
+	u32 reserved;
 };
 
 /* Hits of a return site. */
@@ -559,7 +563,7 @@ _Static_assert(sizeof(struct rt_path_counts) == 128, "counts of a path");
 _Static_assert(sizeof(struct rt_path) == 480, "path");
 _Static_assert(sizeof(struct rt_arrival_key) == 16, "key of a return address");
 _Static_assert(sizeof(struct rt_primed_key) == 24, "key of a return address in a file");
-_Static_assert(sizeof(struct rt_question) == 56, "record of a return address");
+_Static_assert(sizeof(struct rt_question) == 72, "record of a return address");
 _Static_assert(sizeof(struct rt_counted_key) == 8, "key of counted calls");
 _Static_assert(RT_FRAMES == RT_FRAMES_NEAR + RT_FRAMES_FAR, "frames of a thread");
 

@@ -247,10 +247,7 @@ fn one_that_returns_after_what_seemed_to_be_its_caller_had_another() {
         "what they took is known too late"
     );
     script.go_on("a+800 b+600 c+400 a-800 b-600 c-400");
-    assert_eq!(
-        script.lines()[3..],
-        ["a 4<0 0 returned 30/0", "b 5<0 0 returned 30/0", "c 6<0 0 returned 30/0"]
-    );
+    assert_eq!(script.lines()[3..], ["a 4<0 0 returned 30/0", "b 5<0 0 returned 30/0", "c 6<0 0 returned 30/0"]);
     assert_eq!((script.thread.left(), script.missed), (0, 0));
     assert!(script.thread.counts_well());
 }

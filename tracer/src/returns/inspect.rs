@@ -1,13 +1,17 @@
 //! Whether return sites are still where they were placed, and where none may be.
 //!
 //! A process may overwrite them, or drop its copy of a page. The kernel side does not trust a site that it does not find in
-//! memory; here it learns that there will be none.
+//! memory; here it learns that there will be none. A thread that makes code writable waits until there are no probes: the
+//! kernel executes in their place what the file holds.
 
 use std::fs::File;
 use std::path::Path;
 
 use foldhash::HashSet;
+use rtrace_bpf::wire::QuestionRecord;
 use rtrace_bpf::{Arrival, Error};
+use rtrace_symbolizer::address_space::Mapping;
+use rtrace_symbolizer::modules;
 
 use super::links::{Links, Placement};
 use super::{FileId, ReturnSites};
@@ -26,6 +30,28 @@ fn overwritten(links: &Links<'_>, pid: u32) -> Vec<(FileId, Presence, Vec<u32>)>
 }
 
 impl ReturnSites<'_> {
+    /// Takes all probes out of code that a process makes writable, and lets it go on.
+    pub(super) fn withdraw(&mut self, code: &QuestionRecord, followed: &Followed<'_>) -> Result<(), Error> {
+        let QuestionRecord { pid, address, length, thread, .. } = *code;
+        let (begin, end) = (address, address.saturating_add(length));
+        let modules = modules::of_process(pid).unwrap_or_default();
+        for module in &modules {
+            let is_meant = |offset: u64| {
+                let executable = module.mappings.iter().filter(|mapping| mapping.executable);
+                executable.filter_map(|mapping| mapping.address_of(offset)).any(|at| begin <= at && at < end)
+            };
+            let is_concerned = |mapping: &Mapping| mapping.executable && mapping.start < end && begin < mapping.end;
+            if module.mappings.iter().any(is_concerned) {
+                let file = (module.device, module.inode);
+                followed.withdraw(pid, file, is_meant)?;
+                let Some(process) = Process::of(pid) else { break };
+                self.jumps.withdraw(&process, pid, file, is_meant)?;
+                self.give_up(vec![(file, process.nothing_of(module), self.links.within(pid, file, is_meant))])?;
+            }
+        }
+        self.programs.let_write(thread)
+    }
+
     /// Looks at the next process when it is time.
     pub(super) fn inspect(&mut self, followed: &Followed<'_>) -> Result<(), Error> {
         let (links, turns) = (&self.links, &mut self.turns);
@@ -48,6 +74,7 @@ impl ReturnSites<'_> {
     /// These sites are gone, and do not come back.
     fn give_up(&mut self, overwritten: Vec<(FileId, Presence, Vec<u32>)>) -> Result<(), Error> {
         for ((device, inode), mut presence, ids) in overwritten {
+            self.links.withdraw(presence.pid, (device, inode), &ids.iter().copied().collect())?;
             let mut gone = Vec::with_capacity(ids.len());
             for id in ids {
                 let placed = &self.placed[id as usize];

@@ -14,8 +14,10 @@ use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{Image, is_executable, select, soname};
 
 use super::FileId;
+use crate::altered::Spot;
 use crate::attach::Closing;
 use crate::pinned::Pinned;
+use crate::presence::Process;
 use crate::target;
 
 /// A file that may have such functions.
@@ -138,6 +140,27 @@ impl<'a> Jumps<'a> {
         };
         self.placed.insert((pid, id), probes);
         Ok(())
+    }
+
+    /// Takes the probes at these places of a file out of a process, and waits until they are gone; those around them stay.
+    ///
+    /// # Errors
+    /// As [`place`](Jumps::place).
+    pub fn withdraw(
+        &mut self,
+        process: &Process,
+        pid: u32,
+        id: FileId,
+        is_meant: impl Fn(u64) -> bool,
+    ) -> Result<(), Error> {
+        let Some(Some(Known { file, sites })) = self.known.get(&id) else { return Ok(()) };
+        let meant: Vec<u64> = sites.iter().map(|site| site.file_offset).filter(|&offset| is_meant(offset)).collect();
+        let placed = self.placed.get_mut(&(pid, id)).filter(|_| !meant.is_empty());
+        let Some(old) = placed.and_then(Option::take) else { return Ok(()) };
+        meant.iter().for_each(|&offset| self.programs.avoid(id.0, id.1, offset));
+        self.closing.close(vec![old]);
+        process.wait_for_removal(file.file(), sites.iter().map(|site| Spot::at(site.file_offset)).collect());
+        self.link(pid, id)
     }
 
     /// Takes out the probes that a process has in files that have changed.

@@ -129,13 +129,42 @@ impl<'a> Links<'a> {
         let Some(process) = Process::of(pid) else { return Vec::new() };
         let of_group = |(file, path, sites): (FileId, PathBuf, Vec<Placement>)| {
             let spot = |site: &Placement| Spot { entry: site.offset, site: site.probe.file_offset };
-            let presence =
-                process.presence(&File::open(path).ok()?, sites.iter().map(spot).collect(), &(0..u64::MAX))?;
+            let presence = process.presence(&File::open(path).ok()?, sites.iter().map(spot).collect())?;
             let is_absent = |site: &&Placement| presence.absent.binary_search(&site.probe.file_offset).is_ok();
             let absent: Vec<u32> = sites.iter().filter(is_absent).map(|site| site.id).collect();
             (!absent.is_empty()).then_some((file, presence, absent))
         };
         self.of(pid).into_iter().filter_map(of_group).collect()
+    }
+
+    /// The sites at these places of a file in a process.
+    pub fn within(&self, pid: u32, file: FileId, is_meant: impl Fn(u64) -> bool) -> Vec<u32> {
+        let links = self.groups.get(&(pid, file)).into_iter().flat_map(|group| &group.links);
+        let sites = links.flat_map(|link| &link.sites).filter(|site| is_meant(site.probe.file_offset));
+        sites.map(|site| site.id).collect()
+    }
+
+    /// Takes out these sites of a file in a process, and waits until they are gone; those around them stay.
+    ///
+    /// # Errors
+    /// As [`place`](Links::place).
+    pub fn withdraw(&mut self, pid: u32, id: FileId, out: &HashSet<u32>) -> Result<(), Error> {
+        self.settle_relinking()?;
+        let (programs, most) = (self.programs, self.most);
+        let Some(group) = self.groups.get_mut(&(pid, id)) else { return Ok(()) };
+        let has_out = |link: &mut Link| link.sites.iter().any(|site| out.contains(&site.id));
+        let old: Vec<Link> = group.links.extract_if(.., has_out).collect();
+        let path = group.path.clone();
+        let sites = old.iter().flat_map(|link| &link.sites).copied();
+        let (gone, stay): (Vec<Placement>, Vec<Placement>) = sites.partition(|site| out.contains(&site.id));
+        let (links, _) = link(programs, pid, &path, &stay, most)?;
+        let links = self.numbered(links);
+        self.groups.entry((pid, id)).and_modify(|group| group.links.extend(links));
+        self.closing.close(old.into_iter().map(|link| link.probes).collect());
+        if let (Some(process), Ok(file)) = (Process::of(pid), File::open(path)) {
+            process.wait_for_removal(&file, gone.iter().map(|site| Spot::at(site.probe.file_offset)).collect());
+        }
+        Ok(())
     }
 
     /// The processes with sites.
