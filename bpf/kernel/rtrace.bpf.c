@@ -105,6 +105,14 @@ int rt_single_return(struct pt_regs *ctx)
 	return 0;
 }
 
+#define WRITER(where, name, is_second)                                                                 \
+	SEC(where)                                                                                     \
+	int BPF_PROG(name)                                                                             \
+	{                                                                                              \
+		on_writer(is_second);                                                                  \
+		return 0;                                                                              \
+	}
+
 /* Two of each, because the kernel may leave one out. */
 #define LIFECYCLE(name, is_second)                                                                     \
 	SEC("tp_btf/sched_process_fork")                                                               \
@@ -137,12 +145,9 @@ int rt_single_return(struct pt_regs *ctx)
 		on_registers();                                                                    \
 		return 0;                                                                              \
 	}                                                                                          \
-	SEC("tp_btf/mmap_lock_start_locking")                                                      \
-	int BPF_PROG(rt_lock##name)                                                                \
-	{                                                                                          \
-		on_lock(is_second);                                                                \
-		return 0;                                                                          \
-	}
+	WRITER("tp_btf/mmap_lock_start_locking", rt_lock##name, is_second)                             \
+	WRITER("fentry/__x64_sys_mprotect", rt_mprotect##name, is_second)                              \
+	WRITER("fentry/__x64_sys_pkey_mprotect", rt_pkey_mprotect##name, is_second)
 
 LIFECYCLE(, false)
 LIFECYCLE(_again, true)

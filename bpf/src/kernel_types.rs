@@ -7,8 +7,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
+
+use libbpf_rs::libbpf_sys::{BPF_PROG_TYPE_TRACING, BPF_TRACE_FENTRY, bpf_prog_load, bpf_prog_load_opts};
 
 /// Where the kernel describes its types.
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
@@ -33,6 +35,7 @@ mod kind {
     pub const VOLATILE: u32 = 9;
     pub const CONST: u32 = 10;
     pub const RESTRICT: u32 = 11;
+    pub const FUNC: u32 = 12;
     pub const FUNC_PROTO: u32 = 13;
     pub const VAR: u32 = 14;
     pub const DATASEC: u32 = 15;
@@ -45,12 +48,13 @@ mod kind {
 /// has to look itself.
 pub fn of_this_kernel() -> Option<Types> {
     let all = fs::read(KERNEL).ok()?;
-    let has = |tracepoint| Btf::parse(&all).is_some_and(|btf| btf.has_typedef(tracepoint));
+    let btf = Btf::parse(&all)?;
+    let has = |tracepoint| btf.find(kind::TYPEDEF, tracepoint).is_some();
     Some(Types {
         file: in_memory(&reduced(&all, &named(NAMED))?).ok()?,
         sees_exec_coming: has(EXEC_IS_COMING),
         sees_registers: has(REGISTERS),
-        sees_locks: has(LOCKS),
+        sees_writers: writers(&btf),
     })
 }
 
@@ -62,6 +66,55 @@ const REGISTERS: &[u8] = b"btf_trace_x86_fpu_regs_activated";
 
 /// The tracepoint in front of the lock of a process's memory.
 const LOCKS: &[u8] = b"btf_trace_mmap_lock_start_locking";
+/// What it gives its programs: what it was attached with, the memory, and whether it is to be written.
+const ARGUMENTS_OF_LOCKS: u32 = 3;
+
+/// The system calls that make memory writable.
+const WRITERS: [&[u8]; 2] = [b"__x64_sys_mprotect", b"__x64_sys_pkey_mprotect"];
+
+/// Where programs can run before a process makes its code writable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeesWriters {
+    /// Where that is all that a thread does.
+    Calls,
+    /// Where any thread locks its memory.
+    Locks,
+    Not,
+}
+
+/// Those who make nothing writable pay nothing for system calls. Before Linux 6.14, the tracepoint makes every lock of
+/// memory on the machine look up the name of a cgroup, under a lock of all CPUs: then it is not taken.
+fn writers(btf: &Btf<'_>) -> SeesWriters {
+    if WRITERS.iter().all(|call| btf.find(kind::FUNC, call).is_some_and(may_run_at)) {
+        return SeesWriters::Calls;
+    }
+    let arguments = || {
+        let pointer = btf.target(btf.find(kind::TYPEDEF, LOCKS)?)?;
+        Some(btf.word(btf.starts.get(btf.target(pointer)? as usize - 1)? + 4)? & 0xffff)
+    };
+    if arguments() == Some(ARGUMENTS_OF_LOCKS) { SeesWriters::Locks } else { SeesWriters::Not }
+}
+
+/// Whether a program may run where this function of the kernel begins. Some machines refuse that.
+fn may_run_at(function: u32) -> bool {
+    // r0 = 0; exit
+    let code = [0xb7_u64, 0x95];
+    let mut options = bpf_prog_load_opts {
+        sz: size_of::<bpf_prog_load_opts>() as u64,
+        expected_attach_type: BPF_TRACE_FENTRY,
+        attach_btf_id: function,
+        ..Default::default()
+    };
+    // SAFETY: the names are strings, the two instructions are as many as is said, and the options have their size.
+    let fd = unsafe {
+        bpf_prog_load(BPF_PROG_TYPE_TRACING, c"rt_try".as_ptr(), c"GPL".as_ptr(), code.as_ptr().cast(), 2, &raw mut options)
+    };
+    if fd >= 0 {
+        // SAFETY: the kernel has just made it, for us alone.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    fd >= 0
+}
 
 /// BTF that libbpf can read as long as this is there.
 pub struct Types {
@@ -70,8 +123,7 @@ pub struct Types {
     pub sees_exec_coming: bool,
     /// Whether this kernel lets programs run where it loads the vector registers of a thread.
     pub sees_registers: bool,
-    /// Whether this kernel lets programs run before it locks the memory of a process.
-    pub sees_locks: bool,
+    pub sees_writers: SeesWriters,
 }
 
 impl Types {
@@ -156,12 +208,18 @@ impl<'a> Btf<'a> {
         })
     }
 
-    fn has_typedef(&self, name: &[u8]) -> bool {
+    /// The number of the type of this kind and name.
+    fn find(&self, kind: u32, name: &[u8]) -> Option<u32> {
         let has_name = |at: usize| {
             let rest = self.word(at).and_then(|offset| self.strings.get(offset as usize..));
             rest.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| rest.first() == Some(&0))
         };
-        self.starts.iter().any(|&at| self.kind(at) == Some(kind::TYPEDEF) && has_name(at))
+        (1..).zip(&self.starts).find(|&(_, &at)| self.kind(at) == Some(kind) && has_name(at)).map(|(number, _)| number)
+    }
+
+    /// The number of the type to which one of a kind with a single target leads.
+    fn target(&self, number: u32) -> Option<u32> {
+        self.word(self.starts.get((number as usize).checked_sub(1)?)? + 8).filter(|&target| target > 0)
     }
 
     fn string(&self, offset: u32) -> Option<&'a [u8]> {

@@ -10,6 +10,7 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 
 use crate::check::entry_sums;
 use crate::cpus::allowed_cpus;
+use crate::kernel_types::SeesWriters;
 use crate::mapped::Mapped;
 use crate::programs::{Shared, put_ring};
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
@@ -45,9 +46,7 @@ impl Programs {
         if options.is_governed {
             governed::configure(&mut open).map_err(load_error)?;
         }
-        for program in [&mut open.progs.rt_lock, &mut open.progs.rt_lock_again] {
-            program.set_autoload(types.as_ref().is_some_and(|types| types.sees_locks));
-        }
+        select_writers(&mut open, types.as_ref().map_or(SeesWriters::Not, |types| types.sees_writers));
         let most_waiting = match options.mechanism {
             Mechanism::Single => 0,
             _ => allowed_cpus()?.len().saturating_sub(1),
@@ -98,6 +97,7 @@ impl Programs {
             .chain([&progs.rt_fork_again, &progs.rt_exec_again, &progs.rt_exit_task_again])
             .chain([&progs.rt_signal, &progs.rt_signal_again, &progs.rt_registers, &progs.rt_registers_again])
             .chain([&progs.rt_prepare_exec, &progs.rt_prepare_exec_again, &progs.rt_lock, &progs.rt_lock_again])
+            .chain([&progs.rt_mprotect, &progs.rt_mprotect_again, &progs.rt_pkey_mprotect, &progs.rt_pkey_mprotect_again])
             .filter(|program| program.autoload())
             .chain(needs_switches.then_some(&progs.rt_switch))
             .map(|program| program.attach())
@@ -140,6 +140,17 @@ fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>, sees_ex
     progs.rt_signal_again.set_autoload(multi);
     for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return] {
         program.set_autoload(!multi);
+    }
+}
+
+fn select_writers(open: &mut OpenRtraceSkel, sees: SeesWriters) {
+    let progs = &mut open.progs;
+    for program in [&mut progs.rt_lock, &mut progs.rt_lock_again] {
+        program.set_autoload(sees == SeesWriters::Locks);
+    }
+    let of_mprotect = [&mut progs.rt_mprotect, &mut progs.rt_mprotect_again];
+    for program in of_mprotect.into_iter().chain([&mut progs.rt_pkey_mprotect, &mut progs.rt_pkey_mprotect_again]) {
+        program.set_autoload(sees == SeesWriters::Calls);
     }
 }
 

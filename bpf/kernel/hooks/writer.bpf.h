@@ -3,9 +3,9 @@
  * Code that a process makes writable.
  *
  * Where a probe is, the kernel executes what the file holds. A program that changes its code would go on with what was
- * there before. It has to make the code writable first, and that system call takes the lock of the memory: in front of
- * the lock, the thread waits until user space has taken the probes out. Any later would not do, as the kernel writes
- * breakpoints again where a mapping is split or merged.
+ * there before. It has to make the code writable first. Before that system call, or else in front of the lock of the
+ * memory that it takes, the thread waits until user space has taken the probes out. Any later would not do, as the
+ * kernel writes breakpoints again where a mapping is split or merged.
  */
 #ifndef RTRACE_WRITER_H
 #define RTRACE_WRITER_H
@@ -83,8 +83,8 @@ __noinline int make_writable(u64 address, u64 length, u32 space)
 	return 0;
 }
 
-/* The thread is about to lock its memory. What system call it is in is asked first, as most that come here are others. */
-static __always_inline void on_lock(bool is_second)
+/* The thread may be about to make code writable. What system call it is in is asked first: before locks, most are others. */
+static __always_inline void on_writer(bool is_second)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
