@@ -107,7 +107,14 @@ fn may_run_at(function: u32) -> bool {
     };
     // SAFETY: the names are strings, the two instructions are as many as is said, and the options have their size.
     let fd = unsafe {
-        bpf_prog_load(BPF_PROG_TYPE_TRACING, c"rt_try".as_ptr(), c"GPL".as_ptr(), code.as_ptr().cast(), 2, &raw mut options)
+        bpf_prog_load(
+            BPF_PROG_TYPE_TRACING,
+            c"rt_try".as_ptr(),
+            c"GPL".as_ptr(),
+            code.as_ptr().cast(),
+            2,
+            &raw mut options,
+        )
     };
     if fd >= 0 {
         // SAFETY: the kernel has just made it, for us alone.

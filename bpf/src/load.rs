@@ -97,7 +97,12 @@ impl Programs {
             .chain([&progs.rt_fork_again, &progs.rt_exec_again, &progs.rt_exit_task_again])
             .chain([&progs.rt_signal, &progs.rt_signal_again, &progs.rt_registers, &progs.rt_registers_again])
             .chain([&progs.rt_prepare_exec, &progs.rt_prepare_exec_again, &progs.rt_lock, &progs.rt_lock_again])
-            .chain([&progs.rt_mprotect, &progs.rt_mprotect_again, &progs.rt_pkey_mprotect, &progs.rt_pkey_mprotect_again])
+            .chain([
+                &progs.rt_mprotect,
+                &progs.rt_mprotect_again,
+                &progs.rt_pkey_mprotect,
+                &progs.rt_pkey_mprotect_again,
+            ])
             .filter(|program| program.autoload())
             .chain(needs_switches.then_some(&progs.rt_switch))
             .map(|program| program.attach())

@@ -106,6 +106,10 @@ pub struct Region {
     /// Whether calls that the dynamic linker binds to it are seen at a stub instead, which costs as
     /// much as emulating; other calls are still seen at its entry site.
     pub stub: bool,
+    /// The file of the sources that holds it, if debug information tells, and it was called.
+    pub source_file: Option<String>,
+    /// The line of its first instruction there, from 1 on.
+    pub source_line: Option<u32>,
 }
 
 impl Region {

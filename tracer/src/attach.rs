@@ -16,9 +16,10 @@ use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_code::copies::Registers;
 use rtrace_code::instruction::SiteCost;
 use rtrace_code::tails::Tails;
-use rtrace_model::{ExitPolicy, Library, Region, RegionId};
+use rtrace_model::{Definition, ExitPolicy, Library, Region, RegionId, SourceLine};
 use rtrace_plan as plan;
 use rtrace_plan::{Plan, PlannedRegion, Reason, Refusal};
+use rtrace_symbolizer::lines::Lines;
 
 use crate::altered::Spot;
 use crate::host;
@@ -194,6 +195,21 @@ impl Attachment {
             self.placed.push(Placed { file, library, role, sites, functions });
             self.probes.push(probes);
         }
+    }
+
+    /// The regions with calls, each with its place in the sources, if that is known; `calls`: by region.
+    pub fn located(&self, calls: &[u64], lines: &Lines) -> Vec<Definition> {
+        let files: HashMap<_, _> = self.placed.iter().map(|placed| (placed.library.id, placed)).collect();
+        let located = |region: &Region| {
+            let Placed { file, library, .. } = files.get(&region.library)?;
+            let line = lines.in_file(&file.reachable(Some(&library.path)), region.file_offset)?;
+            let SourceLine { file, line } =
+                line.inlined.first().map_or(line.source, |first| first.called_at.clone())?;
+            let (source_file, source_line) = (Some(file), (line > 0).then_some(line));
+            Some(Definition::Region(Region { source_file, source_line, ..region.clone() }))
+        };
+        let is_called = |region: &&Region| calls.get(region.id.index()).is_some_and(|&calls| calls > 0);
+        self.regions.iter().filter(is_called).filter_map(located).collect()
     }
 
     /// Gives those that can be throttled to the governor, and tells it of the others.

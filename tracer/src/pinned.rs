@@ -63,6 +63,15 @@ impl Pinned {
     pub fn path(&self) -> PathBuf {
         open_path(&self.file)
     }
+
+    /// The path by which processes know the file, beside which debug information may be, if it still leads there.
+    pub fn reachable(&self, path: Option<&str>) -> PathBuf {
+        let holds_the_same = |path: &&Path| {
+            let there = File::open(path).and_then(|file| Stamp::of(&file));
+            there.ok().zip(Stamp::of(&self.file).ok()).is_some_and(|(there, here)| there.holds_the_same(&here))
+        };
+        path.map(Path::new).filter(holds_the_same).map_or_else(|| self.path(), Path::to_path_buf)
+    }
 }
 
 fn changed() -> io::Error {

@@ -25,6 +25,7 @@ use rtrace_model::{
     name_apart, text_of_os,
 };
 use rtrace_plan::Plan;
+use rtrace_symbolizer::lines::Lines;
 use rtrace_symbolizer::modules::{self, Module};
 
 use self::governing::{Governing, overhead_metric, tell_overhead};
@@ -50,7 +51,7 @@ use crate::presence::Presence;
 use crate::returns::{Exchange, ReturnSites, TIME_AHEAD, jumps};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
-use crate::source::{CallSites, Change, Kinds, Rings, Source};
+use crate::source::{Change, Drained, Kinds, Rings, Source};
 use crate::stubs::Stubs;
 use crate::translated;
 use crate::values::{Captured, Prepared};
@@ -272,10 +273,10 @@ pub fn record(
     followed.end();
     recording.tell_blind_windows(&pipeline);
     let return_summary = return_sites.summary();
-    let Recording { regions, refused, blind_windows, overwritten, .. } = recording;
+    let Recording { regions, refused, blind_windows, overwritten, attachments, .. } = recording;
     detach(return_sites.into_probes().into_iter().chain(followed.into_probes()).collect());
 
-    let (drained, mut call_sites) = drained?;
+    let Drained { summary: drained, mut call_sites, calls } = drained?;
     inspected?;
     call_sites.add_contexts(found.take());
     // All threads are done that may have told something.
@@ -286,7 +287,9 @@ pub fn record(
     let lacks_children = *lacks_children && untraced_children > 0;
     let summary = Summary { regions, refused, blind_windows, overwritten, return_sites: return_summary, ..drained };
     let summary = Summary { untraced_children, lacks_children, ..summary };
-    pipeline.send(Item::Define(call_sites.named()));
+    let lines = Lines::default();
+    pipeline.send(Item::Define(call_sites.named(&lines)));
+    pipeline.send(Item::Define(attachments.iter().flat_map(|attachment| attachment.located(&calls, &lines)).collect()));
     pipeline.finish(summary.clone())?;
     Ok(summary)
 }
@@ -509,7 +512,7 @@ impl<'a> Recording<'a> {
         samplers: &mut Samplers,
         stop: &AtomicBool,
         armed: impl FnOnce() -> anyhow::Result<()>,
-    ) -> anyhow::Result<(Summary, CallSites)>
+    ) -> anyhow::Result<Drained>
     where
         G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Timestamp, rtrace_bpf::Error>>>,
     {

@@ -68,6 +68,16 @@ pub struct Kinds<'a> {
     pub spaces: &'a AddressSpaces,
 }
 
+/// What is known when everything has been read.
+pub struct Drained {
+    /// What was recorded.
+    pub summary: Summary,
+    /// Where calls came from.
+    pub call_sites: CallSites,
+    /// Calls by region.
+    pub calls: Vec<u64>,
+}
+
 /// A recording as it is read from the kernel.
 pub struct Source<'a> {
     programs: &'a Programs,
@@ -318,7 +328,7 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     /// A ring or map cannot be read.
-    pub fn drain(mut self, regions: usize) -> Result<(Summary, CallSites), Error> {
+    pub fn drain(mut self, regions: usize) -> Result<Drained, Error> {
         let open = self.programs.take_open_calls()?;
         self.pass_all()?;
         let end = host::clock_anchor();
@@ -363,7 +373,8 @@ impl<'a> Source<'a> {
         self.report_untimed()?;
         self.report_estimates();
         self.summary.end = end;
-        Ok((self.summary, self.call_sites))
+        let calls = self.calls_by_region().to_vec();
+        Ok(Drained { summary: self.summary, call_sites: self.call_sites, calls })
     }
 
     fn hand_over(&mut self, batch: Batch) {

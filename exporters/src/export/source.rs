@@ -140,6 +140,11 @@ impl<'a> Source<'a> {
         library.map_or("not defined", |library| library.name())
     }
 
+    /// The source file of the region, and the line of its first instruction.
+    pub(super) fn begin_of(&self, id: RegionId) -> (Option<&str>, Option<u32>) {
+        self.region(id).map_or((None, None), |region| (region.source_file.as_deref(), region.source_line))
+    }
+
     /// The place that a call comes from, as people read it.
     pub(super) fn call_site_of(&self, call: &Call) -> Option<String> {
         Some(self.call_site(call.call_site?)?.to_string())

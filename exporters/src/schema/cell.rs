@@ -111,11 +111,11 @@ macro_rules! ids {
 ids! { LibraryId RegionId LocationId MetricId CallSiteId PathId }
 
 nullable_cells! {
-    u32: cells => column::optional_int32(cells.copied()), columns, name => columns.optional_int32(name);
+    u32: cells => column::optional_int32(cells.copied()), columns, name => columns.added_int32(name);
     u64: cells => column::optional_int64(cells.copied()), columns, name => columns.optional_int64(name);
     i32: cells => Arc::new(Int32Array::from_iter(cells.copied())), columns, name => columns.optional_int32(name);
     Timestamp: cells => column::optional_int64(cells.map(|time| time.map(|time| time.0))),
         columns, name => Ok(columns.optional_int64(name)?.into_iter().map(|time| time.map(Timestamp)).collect());
     String: cells => Arc::new(StringArray::from_iter(cells.map(Option::as_deref))),
-        columns, name => Ok(columns.optional_text(name)?.into_iter().map(|text| text.map(str::to_owned)).collect());
+        columns, name => Ok(columns.added_text(name)?.into_iter().map(|text| text.map(str::to_owned)).collect());
 }

@@ -63,6 +63,8 @@ row!(Region, "regions.parquet", {
     "single_stepped": single_stepped,
     "stub": stub,
     "written": written,
+    "source_file": source_file,
+    "source_line": source_line,
     "waits_for": [|region| region.waits_for().map(|wait| wait.name().to_owned())],
 });
 

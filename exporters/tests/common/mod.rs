@@ -59,6 +59,8 @@ pub fn region(id: u32) -> Region {
         size: 16,
         single_stepped: true,
         stub: id % 2 == 1,
+        source_file: (id % 3 == 1).then(|| format!("src/f{id}.c")),
+        source_line: (id % 3 == 1).then_some(id + 1),
         ..Region::default()
     }
 }

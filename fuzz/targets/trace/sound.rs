@@ -74,6 +74,8 @@ fn region(id: u32) -> Region {
         single_stepped: id == 1,
         written: false,
         stub: false,
+        source_file: None,
+        source_line: None,
     }
 }
 

@@ -103,6 +103,33 @@ fn lines_and_inlined_functions_are_those_that_addr2line_tells() {
     assert_eq!(sites.iter().filter(|site| site.inlined.len() == 2).count(), SITES / 4);
 }
 
+/// With what is inlined at its begin, and of functions that are called.
+#[test]
+fn functions_have_the_places_that_addr2line_tells() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc", "addr2line"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let unused = "int unused(void)\n{\n    return 1;\n}\n";
+    compile_text(folder.path(), &(source() + unused), "program", &["-O2", "-g"]);
+    let options = ["--lib", "exe", "--func", "outer1*", "--func", "unused"].map(str::to_owned);
+    let (_, recording) = rtrace::run(&options, &Command::new(folder.path().join("program")));
+    let image = Image::open(&folder.path().join("program")).unwrap();
+    let (mut called, mut others) = (0, 0);
+    for region in recording.regions() {
+        let Some(line) = region.source_line else {
+            assert_eq!((region.name.as_str(), &region.source_file), ("unused", &None));
+            others += 1;
+            continue;
+        };
+        let address = format!("{:#x}", image.mapped_address(region.file_offset).unwrap());
+        let told = ask(Command::new("addr2line").args(["-i", "-e", "program", &address]), folder.path());
+        let place = told.lines().last().unwrap();
+        let place = place.split_once(" (discriminator").map_or(place, |(place, _)| place);
+        assert_eq!(format!("{}:{line}", region.source_file.as_ref().unwrap()), place, "{}", region.name);
+        called += 1;
+    }
+    assert_eq!((called, others), (111, 1));
+}
+
 #[test]
 fn without_debug_information_there_is_the_symbol_and_without_that_the_offset() {
     let Some(_turn) = Turn::take().filter(|_| installed(&["cc", "nm"])) else { return };

@@ -329,6 +329,8 @@ impl<'a> Planner<'a> {
             single_stepped: entry.cost == SiteCost::SingleStep,
             written: matches!(entry.cost, SiteCost::BpfEmulated(_)),
             stub: false,
+            source_file: None,
+            source_line: None,
         };
         let capture = self.source.captures.get(&code.entry).cloned();
         let jump = jumps.get(&code.entry).copied();

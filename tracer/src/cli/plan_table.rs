@@ -385,6 +385,8 @@ mod tests {
             single_stepped: cost == SiteCost::SingleStep,
             written: matches!(cost, SiteCost::BpfEmulated(_)),
             stub: false,
+            source_file: None,
+            source_line: None,
         };
         let entry = Site { file_offset: region.file_offset, cost, words: 0, registers: Registers::default() };
         let tails = Tails::Never;

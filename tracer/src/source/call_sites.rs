@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
 use rtrace_model::{CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, Timestamp, text_of_os};
-use rtrace_symbolizer::Stamp;
 use rtrace_symbolizer::lines::{CodeLine, Lines};
 use rtrace_symbolizer::modules::Module;
 
@@ -173,12 +172,11 @@ impl CallSites {
     }
 
     /// The sites with the names and lines that are known of them.
-    pub fn named(mut self) -> Vec<Definition> {
-        let lines = Lines::default();
+    pub fn named(mut self, lines: &Lines) -> Vec<Definition> {
         for (site, (pid, file)) in self.sites.iter_mut().zip(self.origins) {
             let within = within_call(site.offset);
             let reached = file.and_then(|file| self.files.get(&file)?.pinned.as_ref());
-            let reached = reached.map(|pinned| reachable(pinned, site.file.as_deref()));
+            let reached = reached.map(|pinned| pinned.reachable(site.file.as_deref()));
             let line = match &reached {
                 Some(path) => lines.in_file(path, within),
                 None if site.file.is_none() => lines.in_process(pid, within),
@@ -272,14 +270,4 @@ fn pin(id: FileId, paths: &[PathBuf]) -> Option<Pinned> {
 /// A return address may be that of the next line, or of the next function: what is looked up is the call itself.
 fn within_call(offset: u64) -> u64 {
     offset.saturating_sub(1)
-}
-
-/// The path by which processes know the file, beside which debug information may be, if it still leads there.
-fn reachable(pinned: &Pinned, path: Option<&str>) -> std::path::PathBuf {
-    let stamp = |path: &Path| Stamp::of(&std::fs::File::open(path).ok()?).ok();
-    let here = path.map(Path::new).filter(|path| {
-        let (there, pinned) = (stamp(path), Stamp::of(pinned.file()).ok());
-        there.zip(pinned).is_some_and(|(there, pinned)| there.holds_the_same(&pinned))
-    });
-    here.map_or_else(|| pinned.path(), Path::to_path_buf)
 }

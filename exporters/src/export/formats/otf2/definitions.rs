@@ -296,9 +296,11 @@ impl Definitions {
         let (name, symbol) = (self.string(&source.function_alone(id))?, source.symbol(id));
         let canonical = self.string(&symbol)?;
         let description = self.string(source.library_of(id))?;
+        let (file, line) = source.begin_of(id);
+        let file = file.map_or(Ok(UNDEFINED), |file| self.string(file))?;
         let mut record = Record::default();
         record.int(place).int(name).int(description).byte(TYPE_FUNCTION);
-        record.int(UNDEFINED).int(0).int(0); // source file, first and last line
+        record.int(file).int(line.unwrap_or(0)).int(0); // source file, first and last line
         record.int(canonical).byte(ROLE_FUNCTION).byte(paradigm(&symbol)).int(0);
         self.put(kind::REGION, &record)
     }
