@@ -70,7 +70,7 @@ const FIRST_TIDY: Duration = Duration::from_millis(20);
 const MOST_AT_ONCE: usize = 8;
 /// A thread that makes code writable waits until its probes are gone, but not longer than that: it takes the kernel 12 us to
 /// take one out of a link and to place another one anew.
-const LONGEST_WAIT_NS: u64 = 100_000_000;
+const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
 /// What the governor and the return sites tell each other.
 #[derive(Debug, Default)]
