@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // A program that changes code of its own behind the first byte of instructions, as static calls and patched constants do
-// (`behind`), or drops the pages of its code, breakpoints included (`dropped`). It calls before and after that, and ends
+// (`behind`; `late`: and calls it some time later), or drops the pages of its code, breakpoints included (`dropped`). It calls before and after that, and ends
 // with 0 if each call did what the code says.
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +44,8 @@ static int call(int expected)
 int main(int argc, char **argv)
 {
 	char *page = (char *)w_constant;
-	int is_behind = argc < 2 || strcmp(argv[1], "behind") == 0, wrong, distance;
+	int is_late = argc > 1 && strcmp(argv[1], "late") == 0;
+	int is_behind = argc < 2 || is_late || strcmp(argv[1], "behind") == 0, wrong, distance;
 
 	printf("ready %d\n", getpid());
 	fflush(stdout);
@@ -61,7 +62,7 @@ int main(int argc, char **argv)
 	} else if (madvise(page, code_end - page, MADV_DONTNEED)) {
 		return 3;
 	}
-	if (!is_behind)
+	if (is_late || !is_behind)
 		usleep(300000);
 	wrong += call(is_behind ? 1002 : 2);
 	printf("called\n");

@@ -60,6 +60,7 @@ static __always_inline bool tell_address(const struct rt_arrival_key *key, const
 }
 
 #define MOST_PAUSED 16 /* times as long as one waits, nobody does after answers that did not come */
+#define MOST_STEPS (1 << 23) /* of a loop, as the kernel has it */
 
 #define ASKED_SHIFT 20 /* nanoseconds by which the time of asking is told */
 
@@ -139,7 +140,7 @@ static __always_inline void wait_for(struct rt_patience *patience, struct rt_wai
 		return;
 	wait->until = begin + patience->longest;
 	__sync_fetch_and_add(&waiting, 1);
-	bpf_loop(1 << 20, step, wait, 0);
+	bpf_loop(MOST_STEPS, step, wait, 0);
 	__sync_fetch_and_sub(&waiting, 1);
 	__sync_fetch_and_add(&waited, bpf_ktime_get_ns() - begin);
 }
