@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rtrace_model::{
     Batch, Call, CallSite, CallSiteId, Context, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId,
-    Location, LocationId, Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Timestamp,
-    Untimed, ValueBatch, ValueColumn,
+    Location, LocationId, Loss, Metric, Missed, PathProfile, Process, Reading, Region, RegionId, Sample, Summary,
+    Timestamp, Untimed, ValueBatch, ValueColumn,
 };
 
 use crate::file::{self, Decoder};
@@ -124,7 +124,7 @@ impl Trace {
         let estimates: Vec<Estimate> = read_optional_table(path)?;
         if let Some(summary) = manifest.summary.as_mut().filter(|_| !estimates.is_empty()) {
             // Older traces say it in other words.
-            summary.throttled_least.get_or_insert(estimates.iter().map(|estimate| estimate.least).sum());
+            summary.missed.get_or_insert_with(|| Missed::of(estimates.iter().copied()));
         }
         let mut trace = Trace {
             directory: path.to_owned(),

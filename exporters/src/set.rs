@@ -579,8 +579,9 @@ fn summary(parts: &[Part]) -> Option<Summary> {
         total.unwound += summary.unwound;
         total.unseen += summary.unseen;
         total.counted += summary.counted;
-        let throttled_least = [total.throttled_least, summary.throttled_least].into_iter().flatten();
-        total.throttled_least = throttled_least.reduce(|a, b| a + b);
+        if let Some(missed) = summary.missed {
+            *total.missed.get_or_insert_default() += missed;
+        }
         total.locations += summary.locations;
         total.refused += summary.refused;
         total.blind_windows += summary.blind_windows;

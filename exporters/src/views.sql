@@ -65,9 +65,9 @@ SELECT s.trace, t.rank, m.name AS metric, s.instance, m.scope, s.time_ns + t.shi
        s.value * pow(m.base, m.exponent) AS value, m.unit, m.span
 FROM _samples AS s JOIN traces AS t USING (trace) JOIN metrics AS m ON s.trace = m.trace AND s.metric = m.metric;
 
--- With a budget: calls without a record: counted, and further ones, at least so many.
+-- With a budget: calls without a record: counted, and further ones, by estimate: null where nothing is known of them.
 CREATE OR REPLACE VIEW estimates AS
-SELECT e.trace, th.rank, f.function, f.library, th.pid, th.tid, th.thread, e.counted, e.least
+SELECT e.trace, th.rank, f.function, f.library, th.pid, th.tid, th.thread, e.counted, e.estimated, e.margin
 FROM _estimates AS e
 LEFT JOIN functions AS f ON e.trace = f.trace AND e.region = f.region
 LEFT JOIN threads AS th ON e.trace = th.trace AND e.location = th.location;

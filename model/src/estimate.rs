@@ -1,5 +1,8 @@
 //! Calls without a record, where a budget keeps tracing cheap.
 
+use std::fmt;
+use std::ops::AddAssign;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{LocationId, RegionId, grouped};
@@ -37,15 +40,66 @@ pub struct Estimate {
     pub region: RegionId,
     /// Calls that were counted, exactly.
     pub counted: u64,
-    /// Calls that were not seen: at least so many.
-    pub least: u64,
+    /// Calls that were not seen, as windows tell; `None` where nothing is known of their number.
+    pub estimated: Option<u64>,
+    /// The true number is within so many of that, 95 times of 100.
+    pub margin: Option<u64>,
 }
 
-/// What is known of calls that were not seen, as people are told it.
-pub fn at_least(calls: u64) -> String {
-    match calls {
-        0 => "an unknown number more unseen".to_owned(),
-        _ => format!("at least {} more unseen", grouped(calls)),
+impl Estimate {
+    /// The calls that were not seen.
+    pub fn missed(&self) -> Missed {
+        let known = self.estimated.zip(self.margin);
+        let (estimated, margin) = known.unwrap_or_default();
+        Missed { estimated, margin, has_unknown: known.is_none() }
+    }
+}
+
+/// What is known of calls that were not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    /// How many there were.
+    pub estimated: u64,
+    /// By how many that may be wrong: sums of intervals of 95 %.
+    pub margin: u64,
+    /// There may be more, of which nothing is known.
+    pub has_unknown: bool,
+}
+
+impl AddAssign for Missed {
+    fn add_assign(&mut self, other: Missed) {
+        self.estimated = self.estimated.saturating_add(other.estimated);
+        self.margin = self.margin.saturating_add(other.margin);
+        self.has_unknown |= other.has_unknown;
+    }
+}
+
+impl Missed {
+    /// The sum of these.
+    pub fn of(estimates: impl IntoIterator<Item = Estimate>) -> Missed {
+        let mut sum = Missed::default();
+        estimates.into_iter().for_each(|estimate| sum += estimate.missed());
+        sum
+    }
+
+    /// The margin as a part of so many calls.
+    pub fn margin_of(self, calls: u64) -> String {
+        let percent = self.margin as f64 * 100.0 / calls.max(1) as f64;
+        if percent < 1.0 { "\u{b1}1 %".to_owned() } else { format!("\u{b1}{percent:.0} %") }
+    }
+}
+
+/// As people are told it.
+impl fmt::Display for Missed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.estimated > 0 || !self.has_unknown {
+            write!(f, "about {} ({}) ", grouped(self.estimated), self.margin_of(self.estimated))?;
+        }
+        match (self.estimated > 0, self.has_unknown) {
+            (true, true) => write!(f, "and an unknown number more unseen"),
+            (false, true) => write!(f, "an unknown number more unseen"),
+            (_, false) => write!(f, "more unseen"),
+        }
     }
 }
 
@@ -55,7 +109,12 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_no_zero() {
-        assert_eq!(at_least(3_000), "at least 3,000 more unseen");
-        assert_eq!(at_least(0), "an unknown number more unseen");
+        let known = Missed { estimated: 3_000, margin: 420, has_unknown: false };
+        assert_eq!(known.to_string(), "about 3,000 (\u{b1}14 %) more unseen");
+        let unknown = Estimate::default().missed();
+        assert_eq!(unknown.to_string(), "an unknown number more unseen");
+        let mut both = known;
+        both += unknown;
+        assert_eq!(both.to_string(), "about 3,000 (\u{b1}14 %) and an unknown number more unseen");
     }
 }

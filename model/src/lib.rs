@@ -68,7 +68,7 @@ pub use call::{Call, Ending};
 pub use call_site::{CallSite, Inlined, SourceLine};
 pub use context::{Context, ContextEnding};
 pub use definition::{Definition, ExitPolicy, Library, Location, Process, Region, SymbolName};
-pub use estimate::{Estimate, Level, at_least};
+pub use estimate::{Estimate, Level, Missed};
 pub use event::{Event, EventKind, slowdown};
 pub use id::{CallSiteId, ContextId, LibraryId, LocationId, MetricId, PathId, RegionId};
 pub use item::Item;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallCost, ClockAnchor, LocationId, Loss, LossReason, Timestamp, Untimed, at_least, counted, grouped};
+use crate::{CallCost, ClockAnchor, LocationId, Loss, LossReason, Missed, Timestamp, Untimed, counted, grouped};
 
 /// What is known of a recording when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,9 +125,9 @@ pub struct Summary {
     /// Beside all these, calls that were only counted, because of the budget.
     #[serde(default)]
     pub counted: u64,
-    /// Beside all these, calls that were not seen because of the budget: at least so many; `None` where it left none out.
+    /// Beside all these, calls that were not seen because of the budget; `None` where it left none out.
     #[serde(default)]
-    pub throttled_least: Option<u64>,
+    pub missed: Option<Missed>,
     /// Locations with calls.
     pub locations: u64,
     /// Regions with probes.
@@ -167,7 +167,7 @@ impl Summary {
 
     /// Whether a budget has left calls out.
     pub fn is_throttled(&self) -> bool {
-        self.throttled_least.is_some()
+        self.missed.is_some()
     }
 
     /// Calls and events known to be missing.
@@ -214,8 +214,8 @@ impl fmt::Display for Summary {
         if self.counted > 0 {
             write!(f, " {} more counted.", grouped(self.counted))?;
         }
-        if let Some(least) = self.throttled_least {
-            write!(f, " {}.", capitalised(&at_least(least)))?;
+        if let Some(missed) = self.missed {
+            write!(f, " {}.", capitalised(&missed.to_string()))?;
         }
         match self.is_complete() {
             true => write!(f, " Complete: no calls lost.")?,
@@ -337,10 +337,11 @@ mod tests {
 
     #[test]
     fn calls_without_a_record_are_told_apart() {
+        let missed = Missed { estimated: 200, margin: 10, has_unknown: false };
         let summary =
-            Summary { calls: 5_000, folded: 4_000, counted: 1_000, throttled_least: Some(2), ..Summary::default() };
+            Summary { calls: 5_000, folded: 4_000, counted: 1_000, missed: Some(missed), ..Summary::default() };
         let said = "5,000 calls to 0 functions on 0 threads. 4,000 only in the profile. 1,000 more counted. \
-                    At least 2 more unseen. Incomplete: the budget left calls out.";
+                    About 200 (\u{b1}5 %) more unseen. Incomplete: the budget left calls out.";
         assert_eq!(summary.to_string(), said);
     }
 

@@ -411,7 +411,7 @@ impl<'a> Governor<'a> {
         let time = host::now();
         for &id in ids {
             self.context.programs.restore(id.0)?;
-            self.estimator.restore(id);
+            self.estimator.restore(id, time.0);
             self.set_level(id, Level::Full, time);
         }
         self.changed = Instant::now();
@@ -495,7 +495,6 @@ impl<'a> Governor<'a> {
         let cost_of = |id| self.regions.get(&id).filter(|_| regions.contains(&id)).map(|region| region.count);
         self.estimator.add(&counted, window, cost_of);
         let gone: HashSet<u32> = ended.iter().map(|location| location.0).collect();
-        ended.iter().for_each(|&location| self.estimator.end(location));
         let past = counted.iter().map(|place| &place.key).filter(|key| gone.contains(&key.location));
         self.context.programs.forget_counted(past)
     }
@@ -503,7 +502,7 @@ impl<'a> Governor<'a> {
     fn report(&mut self) -> Result<(), Error> {
         self.reported = Instant::now();
         let _ = self.context.outbox.send(Report::Overhead(self.overhead()));
-        let _ = self.context.outbox.send(Report::Estimates(self.estimator.estimates()));
+        let _ = self.context.outbox.send(Report::Estimates(self.estimator.estimates(host::now().0)));
         Ok(())
     }
 }

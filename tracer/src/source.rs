@@ -20,7 +20,7 @@ use rtrace_bpf::wire::{
 use rtrace_bpf::{Error, Programs, Records};
 use rtrace_model::{
     Batch, Call, ContextId, Definition, Ending, Estimate, Event, EventKind, Item, Location, LocationId, Loss,
-    LossReason, Metric, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
+    LossReason, Metric, Missed, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
 };
 
 pub use self::call_sites::CallSites;
@@ -170,9 +170,8 @@ impl<'a> Source<'a> {
     /// # Errors
     /// A map cannot be read.
     pub fn estimated(&mut self, mut estimates: Vec<Estimate>) -> Result<(), Error> {
-        let sum = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum();
-        self.summary.counted = sum(|estimate| estimate.counted);
-        self.summary.throttled_least = (!estimates.is_empty()).then(|| sum(|estimate| estimate.least));
+        self.summary.counted = estimates.iter().map(|estimate| estimate.counted).sum();
+        self.summary.missed = (!estimates.is_empty()).then(|| Missed::of(estimates.iter().copied()));
         // What was throttled from the beginning may have been called by threads of which none is known.
         let any = self.locations.keys().min().copied();
         estimates.retain_mut(|estimate| {

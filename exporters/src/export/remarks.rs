@@ -1,7 +1,7 @@
 //! What is to be said of a trace as a whole, for formats that have room for it: who recorded what,
 //! what is missing, what was chosen.
 
-use rtrace_model::{Estimate, EventKind, at_least, counted, format_ns};
+use rtrace_model::{Estimate, EventKind, counted, format_ns};
 
 use super::ExportError;
 use super::source::Source;
@@ -41,11 +41,11 @@ pub(super) fn remarks(source: &Source<'_>) -> Result<Vec<(&'static str, String)>
     }
     for estimate in source.estimates() {
         let function = source.function_alone(estimate.region);
-        let Estimate { counted, least, location, .. } = estimate;
+        let Estimate { counted, location, .. } = estimate;
         let text = format!(
             "calls of {function} on location {} that are not in here: {counted} counted, {}",
             location.0,
-            at_least(least)
+            estimate.missed()
         );
         remarks.push(("estimate", text));
     }

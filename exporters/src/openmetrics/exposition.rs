@@ -109,11 +109,11 @@ impl Writer<'_> {
             let Some(is_throttled) = function.is_throttled else { continue };
             of(&mut family, function)?.encode_gauge(&u32::from(is_throttled))?;
         }
-        let help = "Further calls that the budget left without a record: at least so many.";
-        let mut family = self.family("rtrace_throttled_calls_least", help, MetricType::Gauge)?;
+        let help = "Further calls that the budget left without a record, by estimate.";
+        let mut family = self.family("rtrace_throttled_calls", help, MetricType::Gauge)?;
         for function in functions {
-            let Some(least) = function.unseen else { continue };
-            of(&mut family, function)?.encode_gauge(&least)?;
+            let Some(unseen) = function.unseen else { continue };
+            of(&mut family, function)?.encode_gauge(&unseen)?;
         }
         Ok(())
     }

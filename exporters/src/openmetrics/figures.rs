@@ -100,7 +100,7 @@ impl Figures {
         for (&(_, region), estimate) in &self.estimates {
             let Some(&Some(place)) = self.by_region.get(region.index()) else { continue };
             let unseen = &mut shown.functions[place].unseen;
-            *unseen = Some(unseen.unwrap_or_default().saturating_add(estimate.least + estimate.counted));
+            *unseen = Some(unseen.unwrap_or_default().saturating_add(estimate.missed().estimated + estimate.counted));
         }
         shown
     }

@@ -157,12 +157,12 @@ fn what_is_missing_is_counted_and_what_is_unknown_absent() {
     }
     let to_off = EventKind::Level { region: RegionId(0), name: "work".into(), from: Level::Full, to: Level::Off };
     sink.event(&event(to_off)).unwrap();
-    let estimate = Estimate { region: RegionId(0), least: 5, ..Estimate::default() };
+    let estimate = Estimate { region: RegionId(0), estimated: Some(5), margin: Some(1), ..Estimate::default() };
     sink.estimates(&[estimate, Estimate { location: LocationId(1), ..estimate }]).unwrap();
     let text = scrape(&sink);
     assert_eq!(value(&text, "rtrace_lost_total{reason=\"ring_full\"}"), Some(5.0));
     assert_eq!(value(&text, &format!("rtrace_throttled{{{WORK}}}")), Some(1.0));
-    assert_eq!(value(&text, &format!("rtrace_throttled_calls_least{{{WORK}}}")), Some(10.0));
+    assert_eq!(value(&text, &format!("rtrace_throttled_calls{{{WORK}}}")), Some(10.0));
 }
 
 #[test]

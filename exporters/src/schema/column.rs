@@ -202,6 +202,11 @@ impl<'a> Columns<'a> {
     }
 
     /// A column that the first traces of this version do not have: there it is null.
+    pub(crate) fn added_int64(&self, name: &str) -> Result<Vec<Option<u64>>, ColumnError> {
+        if self.0.column_by_name(name).is_some() { self.optional_int64(name) } else { Ok(vec![None; self.rows()]) }
+    }
+
+    /// The same of 32 bits.
     pub(crate) fn added_int32(&self, name: &str) -> Result<Vec<Option<u32>>, ColumnError> {
         if self.0.column_by_name(name).is_some() { self.optional_int32(name) } else { Ok(vec![None; self.rows()]) }
     }

@@ -8,5 +8,6 @@ row!(Estimate, "estimates.parquet", {
     "location": location,
     "region": region,
     "counted": counted,
-    "least": least,
+    "estimated": estimated,
+    "margin": margin,
 });

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rtrace_exporters::{Error, TraceSet};
 use rtrace_model::{
-    Estimate, EventKind, Loss, Overhead, Untimed, Window, at_least, counted, escape, format_ns, grouped, text_of_os,
+    Estimate, EventKind, Loss, Missed, Overhead, Untimed, Window, counted, escape, format_ns, grouped, text_of_os,
 };
 use serde::Serialize;
 
@@ -36,8 +36,8 @@ pub struct Info {
     pub libraries: Vec<Library>,
     /// Calls beside these that a budget left without a record: counted exactly.
     pub counted: u64,
-    /// And not seen: at least so many; absent where the budget left none out.
-    pub throttled_least: Option<u64>,
+    /// And not seen; absent where the budget left none out.
+    pub missed: Option<Missed>,
     /// Functions that were left out.
     pub refused: usize,
     /// Calls and events known to be missing.
@@ -164,7 +164,7 @@ impl Info {
             recordings: trace.traces().map(Recording::of).collect(),
             calls,
             counted: sum(|estimate| estimate.counted),
-            throttled_least: trace.estimates().map(|estimate| estimate.least).reduce(|a, b| a + b),
+            missed: trace.estimates().next().map(|_| Missed::of(trace.estimates())),
             duration_ns: duration(&trace),
             processes: processes(&trace),
             threads: trace.locations().len(),
@@ -291,8 +291,8 @@ impl Info {
         if self.counted > 0 {
             lines.push(plain("counted", format!("{} more, exactly, without a record", grouped(self.counted))));
         }
-        if let Some(least) = self.throttled_least {
-            lines.push(plain("estimated", at_least(least)));
+        if let Some(missed) = self.missed {
+            lines.push(plain("estimated", missed.to_string()));
         }
         if let Some(unseen) = self.unseen.filter(|&unseen| unseen > 0) {
             let share = 100.0 * unseen as f64 / self.calls.max(1) as f64;
@@ -329,7 +329,7 @@ impl Info {
         if self.overwritten > 0 {
             lines.push(warning("overwritten", counted(self.overwritten, "probe")));
         }
-        if self.throttled_least.is_some() {
+        if self.missed.is_some() {
             lines.push(warning("incomplete", "the budget left calls out".to_owned()));
         }
         let withheld = |program: &String| warning("not recorded", format!("{program}, which has other rights"));

@@ -18,8 +18,8 @@
 //!   the nearest timed one around it.
 //! - *working* and *waiting* are parts of the exclusive time: `waiting` says which.
 //! - *lost* are calls known to be missing.
-//! - *counted* and *at least* are calls beside these that a budget left without a record: the ones
-//!   exact, the others a lower bound.
+//! - *counted* and *estimated* are calls beside these that a budget left without a record: the ones
+//!   exact, the others within the margin (±) 95 times of 100; absent where nothing is known of them.
 //!
 //! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
 //! as from single calls, save that percentiles are upper bounds, powers of two. Where calls were
@@ -578,10 +578,10 @@ from_ns,below_ns,calls,share,region,file_offset,library,function
         assert_eq!(
             report(folder.path(), &Options { format: Format::Csv, sort: Sort::Calls, ..Options::default() }),
             "\
-calls,timed,share,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,lost,counted,estimated_least,returned,unwound,open,unseen,\
+calls,timed,share,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,lost,counted,estimated,estimated_margin,returned,unwound,open,unseen,\
 exclusive_share,working_ns,waiting_ns,waits_for,region,file_offset,library,function
-2,2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,0,0,2,0,0,0,0.311765,1590,0,,1,64,libone.so,b
-1,1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,0,0,1,0,0,0,0.688235,3510,0,,0,64,libone.so,a
+2,2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,0,0,0,2,0,0,0,0.311765,1590,0,,1,64,libone.so,b
+1,1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,0,0,0,1,0,0,0,0.688235,3510,0,,0,64,libone.so,a
 "
         );
         assert_eq!(

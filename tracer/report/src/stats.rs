@@ -1,6 +1,6 @@
 //! The figures of one row: of a function, library, thread or process.
 
-use rtrace_model::{Call, Ending, Estimate, FoldedPath, Latency};
+use rtrace_model::{Call, Ending, Estimate, FoldedPath, Latency, Missed};
 
 use super::Sort;
 use super::table::{Column, SUM, Shown, Value};
@@ -14,9 +14,9 @@ pub(super) struct Stats {
     exclusive: u64,
     /// Calls known to be missing.
     pub(super) lost: u64,
-    /// Calls without a record that were counted, and those that were not seen: at least so many.
+    /// Calls without a record that were counted, and those that were not seen.
     counted: u64,
-    least: u64,
+    missed: Option<Missed>,
     /// Number and sum of the durations in `latency`.
     timed: u64,
     sum: u64,
@@ -70,7 +70,7 @@ impl Stats {
     /// Adds calls without a record.
     pub(super) fn add_estimate(&mut self, estimate: &Estimate) {
         self.counted += estimate.counted;
-        self.least += estimate.least;
+        *self.missed.get_or_insert_default() += estimate.missed();
     }
 
     fn mean(&self) -> Option<u64> {
@@ -91,7 +91,7 @@ impl Stats {
     /// What rows are sorted by; absent where it is the name.
     pub(super) fn figure(&self, sort: Sort) -> Option<u64> {
         match sort {
-            Sort::Calls => Some(self.calls + self.counted + self.least),
+            Sort::Calls => Some(self.all_calls()),
             Sort::Inclusive => self.inclusive(),
             Sort::Exclusive => self.exclusive(),
             Sort::Mean => self.mean(),
@@ -115,12 +115,19 @@ impl Stats {
         self.exclusive = self.exclusive.saturating_add(other.exclusive);
         self.lost += other.lost;
         self.counted += other.counted;
-        self.least += other.least;
+        if let Some(missed) = other.missed {
+            *self.missed.get_or_insert_default() += missed;
+        }
         self.timed += other.timed;
         self.sum = self.sum.saturating_add(other.sum);
         self.min = self.min.into_iter().chain(other.min).min();
         self.max = self.max.max(other.max);
         self.latency.merge(&other.latency);
+    }
+
+    /// With those that have no record.
+    fn all_calls(&self) -> u64 {
+        self.calls + self.counted + self.missed.map_or(0, |missed| missed.estimated)
     }
 
     pub(super) fn calls(&self) -> u64 {
@@ -142,7 +149,7 @@ impl Stats {
     }
 
     fn has_time(&self) -> bool {
-        self.calls > self.untimed() || self.calls + self.lost + self.counted + self.least == 0
+        self.calls > self.untimed() || self.lost + self.all_calls() == 0
     }
 
     /// Whether a call has a known duration.
@@ -153,6 +160,14 @@ impl Stats {
     /// Calls on record that were not timed.
     pub(super) fn untimed(&self) -> u64 {
         self.endings[Ending::Unseen as usize]
+    }
+
+    /// A figure of calls that were not seen; absent where nothing is known of them, and 0 where there are none.
+    fn estimated(&self, of: fn(Missed) -> u64) -> Value {
+        match self.missed {
+            Some(Missed { estimated: 0, has_unknown: true, .. }) => Value::Absent,
+            missed => Value::Count(missed.map_or(0, of)),
+        }
     }
 
     /// The values of [`FIGURES`]; `total` is the time of all rows.
@@ -175,7 +190,8 @@ impl Stats {
             self.max.into(),
             Value::Count(self.lost),
             Value::Count(self.counted),
-            Value::Count(self.least),
+            self.estimated(|missed| missed.estimated),
+            self.estimated(|missed| missed.margin),
             returned,
             unwound,
             open,
@@ -189,10 +205,10 @@ impl Stats {
 pub(super) const TIMED: Column = Column::new("timed", "timed").seat(1).rank(6).shown(Shown::Never);
 
 /// Figures of calls that have no time of their own.
-pub(super) const TIMELESS: [&str; 3] = ["lost", "counted", "estimated_least"];
+pub(super) const TIMELESS: [&str; 4] = ["lost", "counted", "estimated", "estimated_margin"];
 
 /// The columns of figures.
-pub(super) const FIGURES: [Column; 20] = [
+pub(super) const FIGURES: [Column; 21] = [
     Column::new("calls", "calls").seat(0),
     TIMED,
     Column::new("share", "share").heading("inclusive").seat(2).rank(2).with_bar().shown(Shown::Never),
@@ -207,7 +223,8 @@ pub(super) const FIGURES: [Column; 20] = [
     Column::new("max_ns", "max").rank(5),
     Column::new("lost", "lost").rank(1).shown(Shown::IfNotZero),
     Column::new("counted", "counted").rank(2).shown(Shown::IfNotZero),
-    Column::new("estimated_least", "at least").rank(2).shown(Shown::IfNotZero),
+    Column::new("estimated", "estimated").rank(2).shown(Shown::IfNotZero),
+    Column::new("estimated_margin", "\u{b1}").rank(2).shown(Shown::IfNotZero),
     Column::new("returned", "returned").rank(5).shown(Shown::Never),
     Column::new("unwound", "unwound").rank(5).shown(Shown::IfNotZero),
     Column::new("open", "open").rank(5).shown(Shown::IfNotZero),

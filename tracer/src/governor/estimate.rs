@@ -1,26 +1,27 @@
-//! How many calls were made while no probe was in place: at least, from windows in which calls were counted.
+//! How many calls were made while no probe was in place: estimated from windows in which calls were counted.
 //!
-//! Nobody knows what happened between two windows. There were no fewer calls than at the lowest rate of the four nearest
-//! windows. How many more there were is not known: a window says little of a function that takes some nanoseconds,
-//! because its probes slow it down, and bursts may fall between windows.
+//! Windows come at random times. Between two of them, a function is taken to be called at the mean of their rates. How far
+//! that may be from the truth follows from how much neighbouring windows differ, from how few calls they met, and from how
+//! well it is known what the windows' own probes took of the program's time: an interval that holds the true number 95
+//! times of 100. Where too few windows met a call, nothing is known, as calls in bursts may fall between windows.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 
 use rtrace_bpf::Counted;
 use rtrace_bpf::wire::CountedKey;
 use rtrace_model::{Estimate, LocationId, RegionId};
 
-/// A hit may cost so many times what was measured, as machines are slower at times than they were.
-const DEAREST: f64 = 2.0;
+/// What a hit costs is known to this part of it.
+const UNCERTAIN_COST: f64 = 0.2;
 
-/// So many times a rate may be another outside of windows, as placing probes disturbs the program.
-const DISTURBED: f64 = 1.5;
+/// A window has at least this part of its time left for the program, whatever its hits are said to have cost.
+const LEAST_LEFT: f64 = 0.05;
 
-/// A call takes so many nanoseconds at least.
-const SHORTEST_CALL: f64 = 1.0;
+/// So many windows must have met calls.
+const ENOUGH: u32 = 8;
 
-/// Windows that tell of the time between the middle ones.
-const NEAR: usize = 4;
+/// The normal distribution has 95 % of its values within so many standard deviations of the mean.
+const NORMAL_95: f64 = 1.96;
 
 /// Weight that a window keeps with each that follows, where the pace at present is asked for, and how many it takes:
 /// programs have phases, in most of which a function is not called.
@@ -39,176 +40,172 @@ pub struct Window {
     pub to: u64,
 }
 
-/// Calls per nanosecond without probes, at least, from so many hits in a window of so many nanoseconds.
-fn least_rate(hits: u64, length: f64) -> f64 {
-    let hits = hits as f64;
-    // A number of chance events is off by twice its root at most, nearly always.
-    (hits - 2.0 * hits.sqrt()).max(0.0) / (length * DISTURBED)
-}
-
-/// Nanoseconds of a window that were left to so many calls, at least.
-fn left(hits: f64, length: f64, cost: f64) -> f64 {
-    (length - cost).max(hits * SHORTEST_CALL).max(1.0)
-}
-
-/// What a window showed: calls per nanosecond, at least.
-#[derive(Clone, Copy, Debug)]
+/// What a window showed of a region, on all threads.
+#[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    window: Window,
-    rate: f64,
-}
-
-/// Calls of one region on one thread.
-#[derive(Clone, Debug, Default)]
-struct Calls {
-    counted: u64,
-    /// The last windows, since the region was throttled.
-    seen: VecDeque<Seen>,
-    /// Windows since the region was throttled: how many; hits, and nanoseconds that were left to them.
-    recent: u32,
     hits: f64,
-    left: f64,
-    /// Calls, at least, in gaps between windows of which all that are near are known.
-    settled: f64,
+    /// Calls per nanosecond without the window's probes, and how far it may be off because of what these cost.
+    rate: f64,
+    error: f64,
 }
 
-impl Calls {
-    fn add(&mut self, seen: Seen) {
-        self.seen.push_back(seen);
-        match self.seen.len() {
-            0..3 => {}
-            // The first gap has no window before it, the others have one.
-            3 => self.settled += self.gap(0),
-            _ => self.settled += self.gap(1),
+/// What is known of a region that is or was throttled.
+#[derive(Clone, Debug, Default)]
+struct Region {
+    /// When the last window ended, or since when it is throttled; `None` while it is recorded.
+    last: Option<u64>,
+    /// What that window showed.
+    seen: Option<Seen>,
+    windows: u32,
+    /// Of these, those that met a call, and the calls.
+    met: u32,
+    hits: f64,
+    /// Calls between windows, the variance of their number, and how far it may be off because of what probes cost.
+    calls: f64,
+    variance: f64,
+    error: f64,
+    /// Windows of late: how many, hits, and nanoseconds that were left to them.
+    recent: u32,
+    recent_hits: f64,
+    recent_left: f64,
+}
+
+impl Region {
+    /// Takes in the time since the last window, at the end of which another one has shown this.
+    fn add(&mut self, window: Window, now: Seen) {
+        let Some(last) = self.last.replace(window.to) else { return };
+        let before = self.seen.replace(now);
+        self.pass(window.from.saturating_sub(last), before.unwrap_or(now), now);
+        self.windows += 1;
+        self.met += u32::from(now.hits > 0.0);
+        self.hits += now.hits;
+    }
+
+    fn pass(&mut self, gap: u64, before: Seen, after: Seen) {
+        let gap = gap as f64;
+        self.calls += gap * (before.rate + after.rate) / 2.0;
+        self.error += gap * (before.error + after.error) / 2.0;
+        // Neighbours differ by chance, and by a trend between them, which is none of the error.
+        self.variance += (gap * (after.rate - before.rate)).powi(2) / 2.0;
+    }
+
+    /// From then on its calls are recorded, or nobody counts them.
+    fn close(&mut self, now: u64) {
+        if let (Some(last), Some(seen)) = (self.last.take(), self.seen.take()) {
+            self.pass(now.saturating_sub(last), seen, seen);
         }
-        if self.seen.len() == NEAR {
-            self.seen.pop_front();
+        (self.recent, self.recent_hits, self.recent_left) = (0, 0.0, 0.0);
+    }
+
+    /// Calls outside of windows, and how far their true number may be from that; `None` where nothing is known.
+    fn missed(&self) -> Option<(f64, f64)> {
+        if self.met < ENOUGH {
+            return None;
         }
+        // Chance events vary by the root of their number.
+        let least = self.hits * (self.calls / self.hits).powi(2);
+        let margin = student(self.windows - 1) * self.variance.max(least).sqrt();
+        Some((self.calls, margin.hypot(self.error)))
     }
+}
 
-    /// Calls between this window of the last ones and the next.
-    fn gap(&self, index: usize) -> f64 {
-        let near = self.seen.iter().skip(index.saturating_sub(1)).take(if index == 0 { NEAR - 1 } else { NEAR });
-        let rate = near.map(|seen| seen.rate).reduce(f64::min).unwrap_or_default();
-        rate * self.seen[index + 1].window.from.saturating_sub(self.seen[index].window.to) as f64
-    }
-
-    /// From now on nothing goes unseen. After the last window it may have called no more.
-    fn close(&mut self) {
-        self.settled = self.unseen();
-        self.seen.clear();
-        (self.recent, self.hits, self.left) = (0, 0.0, 0.0);
-    }
-
-    /// Calls that were not seen: those in gaps that are settled, and in the last one.
-    fn unseen(&self) -> f64 {
-        let last = self.seen.len().checked_sub(2).map(|index| self.gap(index));
-        self.settled + last.unwrap_or_default()
-    }
+/// Standard deviations within which 95 % of the values of Student's distribution lie, with so many degrees of freedom: two terms of its
+/// expansion at the normal distribution (Abramowitz and Stegun, 26.7.5).
+fn student(freedom: u32) -> f64 {
+    let (z, n) = (NORMAL_95, f64::from(freedom.max(1)));
+    z + (z.powi(3) + z) / (4.0 * n) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n)
 }
 
 /// Estimates for all regions that are throttled or have been.
 #[derive(Debug, Default)]
 pub struct Estimator {
-    calls: HashMap<(u32, u32), Calls>,
-    /// Those of threads that have ended.
-    ended: Vec<Estimate>,
-    /// By region that is throttled: since when.
-    throttled: HashMap<u32, u64>,
-    /// Regions that were throttled, and of which no call was counted so far.
-    unmet: HashSet<u32>,
+    /// Calls that were counted, by thread and region.
+    counted: HashMap<(u32, u32), u64>,
+    regions: HashMap<u32, Region>,
 }
 
 impl Estimator {
     /// These regions are throttled from that time on.
     pub fn throttle(&mut self, regions: impl Iterator<Item = RegionId>, since: u64) {
         for RegionId(region) in regions {
-            self.throttled.insert(region, since);
-            if !self.places().any(|(_, of)| of == region) {
-                self.unmet.insert(region);
-            }
+            let region = self.regions.entry(region).or_default();
+            region.close(since);
+            region.last = Some(since);
         }
     }
 
-    /// The threads and regions of which calls were counted.
-    fn places(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.calls.keys().copied().chain(self.ended.iter().map(|ended| (ended.location.0, ended.region.0)))
-    }
-
-    /// Calls of the region are seen from now on.
-    pub fn restore(&mut self, region: RegionId) {
-        self.throttled.remove(&region.0);
-        self.calls.iter_mut().filter(|((_, of), _)| *of == region.0).for_each(|(_, calls)| calls.close());
+    /// Calls of the region are seen from that time on.
+    pub fn restore(&mut self, region: RegionId, since: u64) {
+        self.regions.entry(region.0).and_modify(|region| region.close(since));
     }
 
     /// Takes in what was counted so far, at the end of a window in which regions were probed for which `cost_of` gives
     /// the nanoseconds of a hit.
     pub fn add(&mut self, counted: &[Counted], window: Window, cost_of: impl Fn(RegionId) -> Option<f64>) {
-        let mut hits: HashMap<(u32, u32), u64> = HashMap::new();
+        let mut hits: HashMap<u32, Vec<(u32, f64)>> = HashMap::new();
         let mut costs: HashMap<u32, f64> = HashMap::new();
         for Counted { key: CountedKey { location, region }, calls: now } in counted {
-            self.unmet.remove(region);
-            let calls = self.calls.entry((*location, *region)).or_default();
-            let more = now.saturating_sub(std::mem::replace(&mut calls.counted, *now));
-            hits.insert((*location, *region), more);
-            *costs.entry(*location).or_default() += more as f64 * cost_of(RegionId(*region)).unwrap_or_default();
+            let more = now.saturating_sub(self.counted.insert((*location, *region), *now).unwrap_or_default());
+            if more > 0 {
+                hits.entry(*region).or_default().push((*location, more as f64));
+                *costs.entry(*location).or_default() += more as f64 * cost_of(RegionId(*region)).unwrap_or_default();
+            }
         }
         let length = window.to.saturating_sub(window.from).max(1) as f64;
-        for ((location, region), calls) in &mut self.calls {
-            let Some(&since) = self.throttled.get(region) else { continue };
-            if cost_of(RegionId(*region)).is_none() {
+        for (id, region) in &mut self.regions {
+            if cost_of(RegionId(*id)).is_none() {
                 continue;
             }
-            if calls.seen.is_empty() && since < window.from {
-                // No window has shown it since: nothing was counted in those, whatever else it did.
-                let before = Window { from: since, to: since };
-                calls.seen.push_back(Seen { window: before, rate: 0.0 });
+            let (mut seen, mut left_to_all) = (Seen::default(), 0.0);
+            for (location, hits) in hits.get(id).into_iter().flatten() {
+                let cost = costs.get(location).copied().unwrap_or_default();
+                let left = (length - cost).max(length * LEAST_LEFT);
+                seen.hits += hits;
+                seen.rate += hits / left;
+                seen.error += hits / left * UNCERTAIN_COST * cost / left;
+                left_to_all += left;
             }
-            let hits = hits.get(&(*location, *region)).copied().unwrap_or_default();
-            let cost = costs.get(location).copied().unwrap_or_default();
-            calls.recent += 1;
-            calls.hits = calls.hits * KEPT + hits as f64;
-            calls.left = calls.left * KEPT + left(hits as f64, length, cost * DEAREST);
-            calls.add(Seen { window, rate: least_rate(hits, length) });
-        }
-    }
-
-    /// A thread has ended, all of whose counts were taken in.
-    pub fn end(&mut self, location: LocationId) {
-        for ((_, region), mut calls) in self.calls.extract_if(|&(of, _), _| of == location.0).collect::<Vec<_>>() {
-            calls.close();
-            self.ended.push(estimate(location.0, region, &calls));
+            region.recent += 1;
+            region.recent_hits = region.recent_hits * KEPT + seen.hits;
+            region.recent_left = region.recent_left * KEPT + if left_to_all > 0.0 { left_to_all } else { length };
+            region.add(window, seen);
         }
     }
 
     /// Calls per second of each throttled region, at most, as the last windows tell; none of those that too few have
     /// met.
     pub fn rates(&self) -> HashMap<RegionId, f64> {
-        let mut rates = HashMap::new();
-        for ((_, region), calls) in self.calls.iter().filter(|(_, calls)| calls.recent >= ENOUGH_FOR_PACE) {
-            let rate = (calls.hits + 2.0 * calls.hits.sqrt() + 3.0) / calls.left;
-            *rates.entry(RegionId(*region)).or_default() += rate * 1e9;
+        let known = self.regions.iter().filter(|(_, region)| region.recent >= ENOUGH_FOR_PACE);
+        let rate = |region: &Region| (region.recent_hits + 2.0 * region.recent_hits.sqrt() + 3.0) / region.recent_left;
+        known.map(|(&id, region)| (RegionId(id), rate(region) * 1e9)).collect()
+    }
+
+    /// All estimates at that time, by location and region: a thread has the part of a region's estimate that it has of its
+    /// counted calls.
+    pub fn estimates(&self, now: u64) -> Vec<Estimate> {
+        let mut all: HashMap<u32, u64> = HashMap::new();
+        for (&(_, region), &calls) in self.counted.iter().filter(|(_, calls)| **calls > 0) {
+            *all.entry(region).or_default() += calls;
         }
-        rates
-    }
-
-    /// All estimates, by location and region.
-    pub fn estimates(&self) -> Vec<Estimate> {
-        let running = self.calls.iter().map(|((location, region), calls)| estimate(*location, *region, calls));
-        // Any thread stands for all those that may have called them.
-        let location = self.places().map(|(location, _)| LocationId(location)).min().unwrap_or(NO_LOCATION);
-        let unmet =
-            self.unmet.iter().map(|&region| Estimate { location, region: RegionId(region), counted: 0, least: 0 });
-        running.chain(self.ended.iter().copied()).chain(unmet).collect()
-    }
-}
-
-fn estimate(location: u32, region: u32, calls: &Calls) -> Estimate {
-    Estimate {
-        location: LocationId(location),
-        region: RegionId(region),
-        counted: calls.counted,
-        least: calls.unseen() as u64,
+        let missed = |region: u32| {
+            let mut region = self.regions.get(&region).cloned().unwrap_or_default();
+            region.close(now);
+            region.missed()
+        };
+        let missed: HashMap<u32, Option<(f64, f64)>> = all.keys().map(|&region| (region, missed(region))).collect();
+        let of_thread = |(&(location, region), &counted): (&(u32, u32), &u64)| {
+            let all = all.get(&region).copied().filter(|_| counted > 0)?;
+            let part = counted as f64 / all as f64;
+            let (calls, margin) = missed[&region].unzip();
+            let estimated = calls.map(|calls| (calls * part) as u64);
+            let margin = margin.map(|margin| (margin * part).ceil() as u64);
+            Some(Estimate { location: LocationId(location), region: RegionId(region), counted, estimated, margin })
+        };
+        // Any thread stands for all those that may have called what was never met.
+        let location = self.counted.keys().map(|&(location, _)| LocationId(location)).min().unwrap_or(NO_LOCATION);
+        let unmet = self.regions.keys().filter(|region| !all.contains_key(region));
+        let unmet = unmet.map(|&region| Estimate { location, region: RegionId(region), ..Estimate::default() });
+        self.counted.iter().filter_map(of_thread).chain(unmet).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use rtrace_model::{
-    Call, Count, Ending, Estimate, ExitPolicy, Latency, LibraryId, LocationId, PathProfile, RegionId, Timestamp,
+    Call, Count, Ending, Estimate, ExitPolicy, Latency, LibraryId, LocationId, Missed, PathProfile, RegionId, Timestamp,
 };
 
 use super::counters::{Counters, add_exclusive, add_inclusive};
@@ -88,28 +88,32 @@ struct Percentiles {
 pub struct WithoutRecord {
     /// Counted, exactly.
     pub counted: u64,
-    /// Not seen, at least; `None` where none was left out.
-    pub least: Option<u64>,
+    /// Not seen; `None` where none was left out.
+    pub missed: Option<Missed>,
 }
 
 impl WithoutRecord {
     /// Takes in those of a function on a thread.
     pub fn add(&mut self, estimate: &Estimate) {
         self.counted += estimate.counted;
-        *self.least.get_or_insert_default() += estimate.least;
+        *self.missed.get_or_insert_default() += estimate.missed();
     }
 
     /// What stands before a number of calls that these are part of.
     pub fn mark(&self) -> &'static str {
-        if self.least.is_some() { "≥" } else { "" }
+        match self.missed {
+            None => "",
+            Some(Missed { has_unknown: true, .. }) => "≥",
+            Some(_) => "~",
+        }
     }
 }
 
 impl Function {
     /// Calls with and without a record.
     pub fn all_calls(&self) -> u64 {
-        let WithoutRecord { counted, least } = self.without_record;
-        self.calls + counted + least.unwrap_or_default()
+        let WithoutRecord { counted, missed } = self.without_record;
+        self.calls + counted + missed.map_or(0, |missed| missed.estimated)
     }
 
     /// A region without calls.

@@ -53,12 +53,16 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         facts.push((Cow::from(text), style));
     };
     fact(counted(state.calls, "call"), theme.title());
-    let WithoutRecord { counted: counted_only, least } = state.without_record;
+    let WithoutRecord { counted: counted_only, missed } = state.without_record;
     if counted_only > 0 {
         fact(format!("+{} counted", grouped(counted_only)), Style::new());
     }
-    if let Some(least) = least {
-        fact(format!("+≥{} unseen", grouped(least)), theme.bad());
+    if let Some(missed) = missed {
+        let estimated = (missed.estimated > 0)
+            .then(|| format!("~{} {}", grouped(missed.estimated), missed.margin_of(missed.estimated)));
+        let unknown = missed.has_unknown.then(|| "?".to_owned());
+        let told: Vec<String> = estimated.into_iter().chain(unknown).collect();
+        fact(format!("+{} unseen", told.join(" +")), theme.bad());
     }
     fact(format!("{}/s", grouped(rate.round() as u64)), Style::new());
     let lost = state.log.lost();

@@ -1,7 +1,7 @@
 //! What a recording says, in sentences: first whether it can be trusted, then where the time went.
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{EventKind, Loss, Untimed, at_least, escape, format_ns, slowdown};
+use rtrace_model::{EventKind, Loss, Untimed, escape, format_ns, slowdown};
 use serde_json::{Value as Json, json};
 
 use super::rows;
@@ -52,8 +52,8 @@ pub(super) fn verdicts(
         let text = "No call was recorded: the functions below had probes, and none of them was called.";
         said.push((Tone::Warning, text.to_owned()));
     }
-    if let Some(least) = info.throttled_least {
-        let unseen = at_least(least);
+    if let Some(missed) = info.missed {
+        let unseen = missed.to_string();
         let text = format!("A budget left calls without a record: {} counted exactly, {unseen}.", info.counted);
         said.push((Tone::Warning, text));
     }
