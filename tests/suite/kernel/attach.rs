@@ -251,7 +251,7 @@ fn what_reads_and_writes_runs_before_the_program() {
     let tasks = fs::read_dir(format!("/proc/{rtrace}/task")).unwrap();
     let nice = |task: &str| getpriority_process(Pid::from_raw(task.parse().unwrap())).unwrap();
     let priorities: Vec<i32> = tasks.map(|task| nice(task.unwrap().file_name().to_str().unwrap())).collect();
-    assert_eq!(priorities.iter().filter(|&&nice| nice == -20).count(), 8, "{priorities:?}");
+    assert_eq!(priorities.iter().filter(|&&nice| nice == -20).count(), 7, "{priorities:?}");
     assert_eq!(nice(&waiting.pid().to_string()), getpriority_process(None).unwrap());
 }
 

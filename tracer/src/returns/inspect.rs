@@ -10,8 +10,9 @@ use std::path::Path;
 use foldhash::HashSet;
 use rtrace_bpf::wire::QuestionRecord;
 use rtrace_bpf::{Arrival, Error};
+use rtrace_symbolizer::Image;
 use rtrace_symbolizer::address_space::Mapping;
-use rtrace_symbolizer::modules;
+use rtrace_symbolizer::modules::{self, Module};
 
 use super::links::{Links, Placement};
 use super::{FileId, ReturnSites};
@@ -29,6 +30,11 @@ fn overwritten(links: &Links<'_>, pid: u32) -> Vec<(FileId, Presence, Vec<u32>)>
     found
 }
 
+/// Whether the dynamic linker writes to the code of a file when it loads it. No probe is where it does.
+fn is_relocated(module: &Module) -> bool {
+    Image::open(&module.open_path()).is_ok_and(|image| !image.relocated_code().is_empty())
+}
+
 impl ReturnSites<'_> {
     /// Takes all probes out of code that a process makes writable, and lets it go on.
     pub(super) fn withdraw(&mut self, code: &QuestionRecord, followed: &Followed<'_>) -> Result<(), Error> {
@@ -41,7 +47,7 @@ impl ReturnSites<'_> {
                 executable.filter_map(|mapping| mapping.address_of(offset)).any(|at| begin <= at && at < end)
             };
             let is_concerned = |mapping: &Mapping| mapping.executable && mapping.start < end && begin < mapping.end;
-            if module.mappings.iter().any(is_concerned) {
+            if module.mappings.iter().any(is_concerned) && !is_relocated(module) {
                 let file = (module.device, module.inode);
                 followed.withdraw(pid, file, is_meant)?;
                 let Some(process) = Process::of(pid) else { break };
