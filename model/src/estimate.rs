@@ -42,16 +42,18 @@ pub struct Estimate {
     pub counted: u64,
     /// Calls that were not seen, as windows tell; `None` where nothing is known of their number.
     pub estimated: Option<u64>,
-    /// The true number is within so many of that, 95 times of 100.
+    /// The true number is within so many of that, 95 times of 100; `None`: there were at least `estimated`.
     pub margin: Option<u64>,
 }
 
 impl Estimate {
     /// The calls that were not seen.
     pub fn missed(&self) -> Missed {
-        let known = self.estimated.zip(self.margin);
-        let (estimated, margin) = known.unwrap_or_default();
-        Missed { estimated, margin, has_unknown: known.is_none() }
+        Missed {
+            estimated: self.estimated.unwrap_or(0),
+            margin: self.margin.unwrap_or(0),
+            has_unknown: self.margin.is_none(),
+        }
     }
 }
 
@@ -92,13 +94,10 @@ impl Missed {
 /// As people are told it.
 impl fmt::Display for Missed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.estimated > 0 || !self.has_unknown {
-            write!(f, "about {} ({}) ", grouped(self.estimated), self.margin_of(self.estimated))?;
-        }
-        match (self.estimated > 0, self.has_unknown) {
-            (true, true) => write!(f, "and an unknown number more unseen"),
-            (false, true) => write!(f, "an unknown number more unseen"),
-            (_, false) => write!(f, "more unseen"),
+        match (self.estimated.saturating_sub(self.margin), self.has_unknown) {
+            (0, true) => write!(f, "an unknown number more unseen"),
+            (least, true) => write!(f, "at least {} more unseen", grouped(least)),
+            _ => write!(f, "about {} ({}) more unseen", grouped(self.estimated), self.margin_of(self.estimated)),
         }
     }
 }
@@ -115,6 +114,6 @@ mod tests {
         assert_eq!(unknown.to_string(), "an unknown number more unseen");
         let mut both = known;
         both += unknown;
-        assert_eq!(both.to_string(), "about 3,000 (\u{b1}14 %) and an unknown number more unseen");
+        assert_eq!(both.to_string(), "at least 2,580 more unseen");
     }
 }

@@ -53,11 +53,14 @@ const MOST_IN_WINDOW: usize = 256;
 const FIRST_IN_WINDOW: usize = 32;
 const PLACING: Duration = Duration::from_millis(4);
 
+/// The part of the programs' time that the hits of a window may take: the more they take, the less is known of the pace without them.
+const MOST_SLOWED: f64 = 0.3;
+
 /// Windows take what calls that are recorded leave of this part of the budget, at least the second, and come so often at most
 /// and at least.
 const USED: f64 = 0.7;
 const WINDOWS_SHARE: f64 = 0.15;
-const WINDOW_PERIOD: Duration = Duration::from_millis(50);
+const WINDOW_PERIOD: Duration = Duration::from_millis(20);
 const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 
 /// Its multiples, without their whole part, are spread evenly.
@@ -215,9 +218,13 @@ impl<'a> Governor<'a> {
         self.meter.since_last(&self.pids());
         (self.begin, self.ticked) = (Instant::now(), Instant::now());
         while !is_over.load(Ordering::Relaxed) {
-            thread::sleep(if self.changed.elapsed() < UNSETTLED { SHORT_TICK } else { TICK });
-            self.adopt()?;
-            self.tick()?;
+            let tick = if self.changed.elapsed() < UNSETTLED { SHORT_TICK } else { TICK };
+            let until_window = self.window_at.saturating_duration_since(Instant::now()).max(WINDOW);
+            thread::sleep(tick.saturating_sub(self.ticked.elapsed()).min(until_window));
+            if self.ticked.elapsed() >= tick {
+                self.adopt()?;
+                self.tick()?;
+            }
             if self.closing.is_done() {
                 self.bring_back()?;
                 self.pace()?;
@@ -477,12 +484,20 @@ impl<'a> Governor<'a> {
     fn next_in_window(&mut self) -> HashSet<RegionId> {
         let first = self.first_in_window;
         let of = self.regions.range(first..).chain(self.regions.range(..first));
-        let throttled = of.filter(|(_, region)| region.level == Level::Off && !region.is_innocent).map(|(id, _)| *id);
-        let mut throttled: Vec<RegionId> = throttled.take(self.in_window + 1).collect();
-        if throttled.len() > self.in_window {
-            self.first_in_window = throttled.pop().unwrap_or_default();
+        let throttled = of.filter(|(_, region)| region.level == Level::Off && !region.is_innocent);
+        let most = MOST_SLOWED * self.left_by_vain().max(LEAST_CPU);
+        let (mut chosen, mut slowed) = (HashSet::new(), 0.0);
+        for (&id, region) in throttled {
+            // What is not known yet is taken to be as much as as many such regions may be.
+            let pace = self.estimator.pace(id).map(|pace| pace * region.count / 1e9);
+            slowed += pace.unwrap_or(most / FIRST_IN_WINDOW as f64);
+            if !chosen.is_empty() && (chosen.len() >= self.in_window || slowed > most) {
+                self.first_in_window = id;
+                break;
+            }
+            chosen.insert(id);
         }
-        throttled.into_iter().collect()
+        chosen
     }
 
     /// Ends a window of these regions, which began then, and takes in what it showed.

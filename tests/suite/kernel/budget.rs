@@ -96,7 +96,9 @@ fn a_hot_function_is_throttled_and_rare_ones_stay_exact() {
         let missed = missed.expect("some are missing");
         // An interval of 95 % is wrong one time of twenty; three times as wide a one never is.
         let distance = (exact + missed.estimated).abs_diff(told);
-        assert!(!missed.has_unknown && distance <= 3 * missed.margin, "{told}: {calls:?}");
+        let is_right =
+            if missed.has_unknown { exact + missed.estimated <= told } else { distance <= 3 * missed.margin };
+        assert!(missed.estimated > 0 && is_right, "{told}: {calls:?}");
         println!("{} of {told} estimated, {} beside the truth, margin {}", missed.estimated, distance, missed.margin);
         let level = |kind: &EventKind| match kind {
             EventKind::Level { name, from: Level::Full, to, .. } if name == "hot" => Some(*to),

@@ -162,18 +162,19 @@ impl Stats {
         self.endings[Ending::Unseen as usize]
     }
 
-    /// A figure of calls that were not seen; absent where nothing is known of them, and 0 where there are none.
-    fn estimated(&self, of: fn(Missed) -> u64) -> Value {
-        match self.missed {
-            Some(Missed { estimated: 0, has_unknown: true, .. }) => Value::Absent,
-            missed => Value::Count(missed.map_or(0, of)),
-        }
-    }
-
     /// The values of [`FIGURES`]; `total` is the time of all rows.
     pub(super) fn values(&self, total: u64) -> Vec<Value> {
         let share =
             |time: Option<u64>| time.map_or(Value::Absent, |time| Value::Share(time as f64 / total.max(1) as f64));
+        // What is not known is no 0.
+        let [estimated, margin] = match self.missed {
+            None => [Value::Count(0), Value::Count(0)],
+            Some(Missed { estimated: 0, has_unknown: true, .. }) => [Value::Absent, Value::Absent],
+            Some(Missed { estimated, has_unknown: true, margin }) => {
+                [Value::Count(estimated.saturating_sub(margin)), Value::Absent]
+            }
+            Some(Missed { estimated, margin, .. }) => [Value::Count(estimated), Value::Count(margin)],
+        };
         let [returned, unwound, open, unseen] = self.endings.map(Value::Count);
         vec![
             Value::Count(self.calls),
@@ -190,8 +191,8 @@ impl Stats {
             self.max.into(),
             Value::Count(self.lost),
             Value::Count(self.counted),
-            self.estimated(|missed| missed.estimated),
-            self.estimated(|missed| missed.margin),
+            estimated,
+            margin,
             returned,
             unwound,
             open,

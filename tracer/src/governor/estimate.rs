@@ -3,7 +3,8 @@
 //! Windows come at random times. Between two of them, a function is taken to be called at the mean of their rates. How far
 //! that may be from the truth follows from how much neighbouring windows differ, from how few calls they met, and from how
 //! well it is known what the windows' own probes took of the program's time: an interval that holds the true number 95
-//! times of 100. Where too few windows met a call, nothing is known, as calls in bursts may fall between windows.
+//! times of 100. Where probes leave a program too little of its time, there were at least as many calls as at the pace that it
+//! had with them. Where too few windows met a call, nothing is known, as calls in bursts may fall between windows.
 
 use std::collections::HashMap;
 
@@ -14,8 +15,8 @@ use rtrace_model::{Estimate, LocationId, RegionId};
 /// What a hit costs is known to this part of it.
 const UNCERTAIN_COST: f64 = 0.2;
 
-/// A window has at least this part of its time left for the program, whatever its hits are said to have cost.
-const LEAST_LEFT: f64 = 0.05;
+/// A window in which hits have left a thread less than this part of its time tells too little of its pace.
+const LEAST_LEFT: f64 = 0.25;
 
 /// So many windows must have met calls.
 const ENOUGH: u32 = 8;
@@ -44,15 +45,15 @@ pub struct Window {
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     hits: f64,
-    /// Calls per nanosecond without the window's probes, and how far it may be off because of what these cost.
+    /// Calls per nanosecond, and how far that may be off because of what the window's probes cost.
     rate: f64,
     error: f64,
 }
 
-/// What is known of a region that is or was throttled.
+/// Calls between windows.
 #[derive(Clone, Debug, Default)]
-struct Region {
-    /// When the last window ended, or since when it is throttled; `None` while it is recorded.
+struct Between {
+    /// When the last window ended, or since when the region is throttled; `None` while it is recorded.
     last: Option<u64>,
     /// What that window showed.
     seen: Option<Seen>,
@@ -64,13 +65,9 @@ struct Region {
     calls: f64,
     variance: f64,
     error: f64,
-    /// Windows of late: how many, hits, and nanoseconds that were left to them.
-    recent: u32,
-    recent_hits: f64,
-    recent_left: f64,
 }
 
-impl Region {
+impl Between {
     /// Takes in the time since the last window, at the end of which another one has shown this.
     fn add(&mut self, window: Window, now: Seen) {
         let Some(last) = self.last.replace(window.to) else { return };
@@ -94,11 +91,10 @@ impl Region {
         if let (Some(last), Some(seen)) = (self.last.take(), self.seen.take()) {
             self.pass(now.saturating_sub(last), seen, seen);
         }
-        (self.recent, self.recent_hits, self.recent_left) = (0, 0.0, 0.0);
     }
 
-    /// Calls outside of windows, and how far their true number may be from that; `None` where nothing is known.
-    fn missed(&self) -> Option<(f64, f64)> {
+    /// How many, and how far their true number may be from that; `None` where nothing is known.
+    fn known(&self) -> Option<(f64, f64)> {
         if self.met < ENOUGH {
             return None;
         }
@@ -106,6 +102,42 @@ impl Region {
         let least = self.hits * (self.calls / self.hits).powi(2);
         let margin = student(self.windows - 1) * self.variance.max(least).sqrt();
         Some((self.calls, margin.hypot(self.error)))
+    }
+}
+
+/// What is known of a region that is or was throttled.
+#[derive(Clone, Debug, Default)]
+struct Region {
+    /// At the pace that windows showed which left enough time to the program.
+    clear: Between,
+    /// At the pace that the program had in all windows: without their probes it is quicker.
+    slowed: Between,
+    /// Windows of late: how many, hits, and nanoseconds that were left to them.
+    recent: u32,
+    recent_hits: f64,
+    recent_left: f64,
+}
+
+impl Region {
+    fn begin(&mut self, since: u64) {
+        self.close(since);
+        (self.clear.last, self.slowed.last) = (Some(since), Some(since));
+    }
+
+    fn close(&mut self, now: u64) {
+        self.clear.close(now);
+        self.slowed.close(now);
+        (self.recent, self.recent_hits, self.recent_left) = (0, 0.0, 0.0);
+    }
+
+    /// Calls outside of windows, and the margin; without a margin there were at least so many.
+    fn missed(&self) -> Option<(f64, Option<f64>)> {
+        let is_clear = self.clear.windows * 2 >= self.slowed.windows;
+        if let Some((calls, margin)) = self.clear.known().filter(|_| is_clear) {
+            return Some((calls, Some(margin)));
+        }
+        let (calls, margin) = self.slowed.known()?;
+        Some((calls - margin, None)).filter(|(least, _)| *least >= 1.0)
     }
 }
 
@@ -128,9 +160,7 @@ impl Estimator {
     /// These regions are throttled from that time on.
     pub fn throttle(&mut self, regions: impl Iterator<Item = RegionId>, since: u64) {
         for RegionId(region) in regions {
-            let region = self.regions.entry(region).or_default();
-            region.close(since);
-            region.last = Some(since);
+            self.regions.entry(region).or_default().begin(since);
         }
     }
 
@@ -156,19 +186,25 @@ impl Estimator {
             if cost_of(RegionId(*id)).is_none() {
                 continue;
             }
-            let (mut seen, mut left_to_all) = (Seen::default(), 0.0);
+            let (mut seen, mut slowed, mut is_clear) = (Seen::default(), Seen::default(), true);
             for (location, hits) in hits.get(id).into_iter().flatten() {
                 let cost = costs.get(location).copied().unwrap_or_default();
-                let left = (length - cost).max(length * LEAST_LEFT);
+                let left = length - cost;
+                is_clear &= left >= length * LEAST_LEFT;
+                let left = left.max(length * LEAST_LEFT);
+                slowed.rate += hits / length;
                 seen.hits += hits;
                 seen.rate += hits / left;
                 seen.error += hits / left * UNCERTAIN_COST * cost / left;
-                left_to_all += left;
             }
             region.recent += 1;
+            let left = if seen.hits > 0.0 { seen.hits / seen.rate } else { length };
             region.recent_hits = region.recent_hits * KEPT + seen.hits;
-            region.recent_left = region.recent_left * KEPT + if left_to_all > 0.0 { left_to_all } else { length };
-            region.add(window, seen);
+            region.recent_left = region.recent_left * KEPT + left;
+            region.slowed.add(window, Seen { hits: seen.hits, ..slowed });
+            if is_clear {
+                region.clear.add(window, seen);
+            }
         }
     }
 
@@ -178,6 +214,12 @@ impl Estimator {
         let known = self.regions.iter().filter(|(_, region)| region.recent >= ENOUGH_FOR_PACE);
         let rate = |region: &Region| (region.recent_hits + 2.0 * region.recent_hits.sqrt() + 3.0) / region.recent_left;
         known.map(|(&id, region)| (RegionId(id), rate(region) * 1e9)).collect()
+    }
+
+    /// Calls per second of a throttled region, about, as the last windows tell; `None` before the first.
+    pub fn pace(&self, region: RegionId) -> Option<f64> {
+        let region = self.regions.get(&region.0).filter(|region| region.recent > 0)?;
+        Some(region.recent_hits / region.recent_left * 1e9)
     }
 
     /// All estimates at that time, by location and region: a thread has the part of a region's estimate that it has of its
@@ -192,13 +234,14 @@ impl Estimator {
             region.close(now);
             region.missed()
         };
-        let missed: HashMap<u32, Option<(f64, f64)>> = all.keys().map(|&region| (region, missed(region))).collect();
+        let missed: HashMap<u32, Option<(f64, Option<f64>)>> =
+            all.keys().map(|&region| (region, missed(region))).collect();
         let of_thread = |(&(location, region), &counted): (&(u32, u32), &u64)| {
             let all = all.get(&region).copied().filter(|_| counted > 0)?;
             let part = counted as f64 / all as f64;
             let (calls, margin) = missed[&region].unzip();
             let estimated = calls.map(|calls| (calls * part) as u64);
-            let margin = margin.map(|margin| (margin * part).ceil() as u64);
+            let margin = margin.flatten().map(|margin| (margin * part).ceil() as u64);
             Some(Estimate { location: LocationId(location), region: RegionId(region), counted, estimated, margin })
         };
         // Any thread stands for all those that may have called what was never met.

@@ -58,11 +58,12 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         fact(format!("+{} counted", grouped(counted_only)), Style::new());
     }
     if let Some(missed) = missed {
-        let estimated = (missed.estimated > 0)
-            .then(|| format!("~{} {}", grouped(missed.estimated), missed.margin_of(missed.estimated)));
-        let unknown = missed.has_unknown.then(|| "?".to_owned());
-        let told: Vec<String> = estimated.into_iter().chain(unknown).collect();
-        fact(format!("+{} unseen", told.join(" +")), theme.bad());
+        let told = match (missed.estimated.saturating_sub(missed.margin), missed.has_unknown) {
+            (0, true) => "?".to_owned(),
+            (least, true) => format!("\u{2265}{}", grouped(least)),
+            _ => format!("~{} {}", grouped(missed.estimated), missed.margin_of(missed.estimated)),
+        };
+        fact(format!("+{told} unseen"), theme.bad());
     }
     fact(format!("{}/s", grouped(rate.round() as u64)), Style::new());
     let lost = state.log.lost();
