@@ -281,11 +281,20 @@ pub struct Closing(Vec<JoinHandle<()>>);
 impl Closing {
     /// Takes probes out, for which nobody waits now.
     pub fn close(&mut self, probes: Vec<Probes>) {
+        self.spawn(probes, host::run_as_usual);
+    }
+
+    /// The same of few probes that are hit often until they are gone.
+    pub fn close_first(&mut self, probes: Vec<Probes>) {
+        self.spawn(probes, || ());
+    }
+
+    fn spawn(&mut self, probes: Vec<Probes>, begin: fn()) {
         self.0.retain(|closing| !closing.is_finished());
         if !probes.is_empty() {
             let links = probes.into_iter().flat_map(Probes::into_links).collect();
             self.0.push(thread::spawn(move || {
-                host::run_as_usual();
+                begin();
                 close(links, CLOSED_SOON);
             }));
         }

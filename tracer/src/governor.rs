@@ -54,7 +54,10 @@ const FIRST_IN_WINDOW: usize = 32;
 const PLACING: Duration = Duration::from_millis(4);
 
 /// The part of the programs' time that the hits of a window may take: the more they take, the less is known of the pace without them.
-const MOST_SLOWED: f64 = 0.3;
+const MOST_SLOWED: f64 = 0.15;
+
+/// So many windows may have probes on their way out: the kernel takes some 50 ms for those of each.
+const MOST_PAST: usize = 8;
 
 /// Windows take what calls that are recorded leave of this part of the budget, at least the second, and come so often at most
 /// and at least.
@@ -167,8 +170,10 @@ pub struct Governor<'a> {
     windows: u32,
     /// How long the next one is.
     window: Duration,
-    /// Since when the last one takes time, and what hits in vain had taken before, until its probes have gone.
-    looking: Option<(Instant, u64)>,
+    /// What hits by which nothing is recorded had taken when the pace of windows was chosen last.
+    paced: u64,
+    /// Windows that are over, whose probes are on their way out.
+    past: Vec<(HashSet<RegionId>, Closing)>,
     /// How many regions the next one has, and the first of them.
     in_window: usize,
     first_in_window: RegionId,
@@ -198,7 +203,8 @@ impl<'a> Governor<'a> {
             window_at: now + WINDOW_PERIOD,
             windows: 0,
             window: WINDOW,
-            looking: None,
+            paced: 0,
+            past: Vec::new(),
             in_window: FIRST_IN_WINDOW,
             first_in_window: RegionId(0),
             closing: Closing::default(),
@@ -217,6 +223,7 @@ impl<'a> Governor<'a> {
         self.adopt()?;
         self.meter.since_last(&self.pids());
         (self.begin, self.ticked) = (Instant::now(), Instant::now());
+        self.paced = self.context.programs.throttled_cost()?;
         while !is_over.load(Ordering::Relaxed) {
             let tick = if self.changed.elapsed() < UNSETTLED { SHORT_TICK } else { TICK };
             let until_window = self.window_at.saturating_duration_since(Instant::now()).max(WINDOW);
@@ -227,10 +234,11 @@ impl<'a> Governor<'a> {
             }
             if self.closing.is_done() {
                 self.bring_back()?;
+            }
+            self.past.retain(|(_, closing)| !closing.is_done());
+            if Instant::now() >= self.window_at && self.past.len() < MOST_PAST {
                 self.pace()?;
-                if Instant::now() >= self.window_at {
-                    self.look()?;
-                }
+                self.look()?;
             }
             if self.reported.elapsed() >= REPORT {
                 self.report()?;
@@ -240,6 +248,7 @@ impl<'a> Governor<'a> {
         let disarmed = host::now();
         self.report()?;
         self.closing.finish();
+        self.past.iter_mut().for_each(|(_, closing)| closing.finish());
         Ok(disarmed)
     }
 
@@ -322,7 +331,7 @@ impl<'a> Governor<'a> {
             Level::Full | Level::Count => region.rate,
         };
         // Where its old probe is not gone yet, it would have two.
-        let can_change = region.level == Level::Full || self.closing.is_done();
+        let can_change = region.level == Level::Full || (self.closing.is_done() && !self.is_closing(id));
         Observed { region: id, level: region.level, calls, cost: region.full + self.extra, can_change }
     }
 
@@ -358,10 +367,8 @@ impl<'a> Governor<'a> {
     fn throttle(&mut self, ids: &[RegionId]) -> Result<(), Error> {
         let programs = self.context.programs;
         let time = host::now();
-        if self.looking.take().is_some() {
-            // What these cost meanwhile is not the window's.
-            self.window_at = Instant::now() + WINDOW_PERIOD;
-        }
+        // What these cost until their probes are gone is not that of windows.
+        self.window_at = self.window_at.max(Instant::now() + WINDOW_PERIOD);
         programs.set_window(true);
         self.mark(ids, time)?;
         let (gone, mut all) = self.context.followed.take_out(&ids.iter().copied().collect());
@@ -374,7 +381,8 @@ impl<'a> Governor<'a> {
         self.closing.close(gone);
         thread::sleep(WINDOW);
         all.extend(ids);
-        self.end_window(time.0, &all)
+        let window = self.end_window(time.0);
+        self.take_in(window, &all)
     }
 
     /// These are throttled from now on; their probes are to go.
@@ -447,28 +455,29 @@ impl<'a> Governor<'a> {
         let place = |(path, sites): (&PathBuf, &Vec<Site>)| programs.attach(Role::Enter, path, &pids, sites).ok();
         // The kernel is ready: else the first would be hit while the others wait for it.
         let placing = Instant::now();
-        self.looking = Some((placing, programs.throttled_cost()?));
         let probes: Vec<Probes> = sites.iter().filter_map(place).collect();
         let placed = placing.elapsed();
-        if !probes.is_empty() {
-            programs.set_window(true);
-            let from = host::now().0;
-            thread::sleep(self.window);
-            self.end_window(from, &throttled)?;
-        }
-        self.closing.close(probes);
+        programs.set_window(true);
+        let from = host::now().0;
+        thread::sleep(self.window);
+        let window = self.end_window(from);
+        // As long as the probes are there, they are hit.
+        let mut closing = Closing::default();
+        closing.close_first(probes);
+        self.take_in(window, &throttled)?;
+        self.past.push((throttled, closing));
         let wider = if placed > PLACING { self.in_window / 2 } else { self.in_window * 2 };
         self.in_window = wider.clamp(1, MOST_IN_WINDOW);
         Ok(())
     }
 
-    /// Chooses when the next window is due, once all that the last one cost is known.
+    /// Chooses when the next window but one is due, by what windows have cost since that was done last.
     fn pace(&mut self) -> Result<(), Error> {
-        let Some((begin, before)) = self.looking.take() else { return Ok(()) };
-        let spent = self.context.programs.throttled_cost()?.saturating_sub(before) as f64 / 1e9;
+        let spent = self.context.programs.throttled_cost()?;
+        let more = spent.saturating_sub(std::mem::replace(&mut self.paced, spent)) as f64 / 1e9;
         let budget = self.context.budget.share();
         let share = (USED * budget - self.recorded() / self.cpu.max(LEAST_CPU)).max(WINDOWS_SHARE * budget);
-        let pause = spent / (share * self.left_by_vain().max(0.1));
+        let pause = more / (share * self.left_by_vain().max(0.1));
         let pause = Duration::from_secs_f64(pause.min(LONGEST_PERIOD.as_secs_f64())).max(WINDOW_PERIOD);
         // On a busy machine, the programs may not run for some milliseconds.
         let longer = if pause > WINDOW_PERIOD { self.window / 2 } else { self.window * 2 };
@@ -476,8 +485,13 @@ impl<'a> Governor<'a> {
         // Evenly spread, so that windows do not beat with what the program does.
         self.windows += 1;
         let varied = (f64::from(self.windows) * GOLDEN_RATIO).fract();
-        self.window_at = begin + pause.mul_f64(0.7 + varied * 0.6);
+        self.window_at = Instant::now() + pause.mul_f64(0.7 + varied * 0.6);
         Ok(())
+    }
+
+    /// Whether a probe of the region may still be there, from a window.
+    fn is_closing(&self, id: RegionId) -> bool {
+        self.past.iter().any(|(regions, closing)| regions.contains(&id) && !closing.is_done())
     }
 
     /// The throttled regions whose turn it is.
@@ -485,6 +499,7 @@ impl<'a> Governor<'a> {
         let first = self.first_in_window;
         let of = self.regions.range(first..).chain(self.regions.range(..first));
         let throttled = of.filter(|(_, region)| region.level == Level::Off && !region.is_innocent);
+        let throttled = throttled.filter(|(id, _)| !self.is_closing(**id));
         let most = MOST_SLOWED * self.left_by_vain().max(LEAST_CPU);
         let (mut chosen, mut slowed) = (HashSet::new(), 0.0);
         for (&id, region) in throttled {
@@ -500,10 +515,14 @@ impl<'a> Governor<'a> {
         chosen
     }
 
-    /// Ends a window of these regions, which began then, and takes in what it showed.
-    fn end_window(&mut self, from: u64, regions: &HashSet<RegionId>) -> Result<(), Error> {
+    /// Ends a window, which began then.
+    fn end_window(&self, from: u64) -> Window {
         self.context.programs.set_window(false);
-        let window = Window { from, to: host::now().0 };
+        Window { from, to: host::now().0 }
+    }
+
+    /// Takes in what a window of these regions showed.
+    fn take_in(&mut self, window: Window, regions: &HashSet<RegionId>) -> Result<(), Error> {
         // In this order, so that of a thread that has ended all is counted.
         let ended = std::mem::take(&mut self.living().ended);
         let counted = self.context.programs.counted_calls()?;

@@ -18,8 +18,9 @@ const UNCERTAIN_COST: f64 = 0.2;
 /// A window in which hits have left a thread less than this part of its time tells too little of its pace.
 const LEAST_LEFT: f64 = 0.25;
 
-/// So many windows must have met calls.
+/// So many windows must have met calls, or fewer if all have.
 const ENOUGH: u32 = 8;
+const ENOUGH_OF_ALL: u32 = 4;
 
 /// The normal distribution has 95 % of its values within so many standard deviations of the mean.
 const NORMAL_95: f64 = 1.96;
@@ -95,13 +96,13 @@ impl Between {
 
     /// How many, and how far their true number may be from that; `None` where nothing is known.
     fn known(&self) -> Option<(f64, f64)> {
-        if self.met < ENOUGH {
+        if self.met < ENOUGH && (self.met < ENOUGH_OF_ALL || self.met < self.windows) {
             return None;
         }
         // Chance events vary by the root of their number.
         let least = self.hits * (self.calls / self.hits).powi(2);
         let margin = student(self.windows - 1) * self.variance.max(least).sqrt();
-        Some((self.calls, margin.hypot(self.error)))
+        Some((self.calls, margin + self.error))
     }
 }
 
@@ -189,13 +190,13 @@ impl Estimator {
             let (mut seen, mut slowed, mut is_clear) = (Seen::default(), Seen::default(), true);
             for (location, hits) in hits.get(id).into_iter().flatten() {
                 let cost = costs.get(location).copied().unwrap_or_default();
-                let left = length - cost;
-                is_clear &= left >= length * LEAST_LEFT;
-                let left = left.max(length * LEAST_LEFT);
+                is_clear &= length - cost >= length * LEAST_LEFT;
+                // A program that waits for others part of its time may lose nothing by the hits, or all that they take.
+                let left = (length - cost / 2.0).max(length * LEAST_LEFT);
                 slowed.rate += hits / length;
                 seen.hits += hits;
                 seen.rate += hits / left;
-                seen.error += hits / left * UNCERTAIN_COST * cost / left;
+                seen.error += hits / left * (0.5 + UNCERTAIN_COST) * cost / left;
             }
             region.recent += 1;
             let left = if seen.hits > 0.0 { seen.hits / seen.rate } else { length };
