@@ -170,7 +170,9 @@ pub struct Governor<'a> {
     windows: u32,
     /// How long the next one is.
     window: Duration,
-    /// What hits by which nothing is recorded had taken when the pace of windows was chosen last.
+    /// When the last window began, after which the next is not due yet, and what hits by which nothing is recorded had taken
+    /// when one was chosen last.
+    looked: Option<Instant>,
     paced: u64,
     /// Windows that are over, whose probes are on their way out.
     past: Vec<(HashSet<RegionId>, Closing)>,
@@ -203,6 +205,7 @@ impl<'a> Governor<'a> {
             window_at: now + WINDOW_PERIOD,
             windows: 0,
             window: WINDOW,
+            looked: None,
             paced: 0,
             past: Vec::new(),
             in_window: FIRST_IN_WINDOW,
@@ -237,8 +240,10 @@ impl<'a> Governor<'a> {
             }
             self.past.retain(|(_, closing)| !closing.is_done());
             if Instant::now() >= self.window_at && self.past.len() < MOST_PAST {
-                self.pace()?;
-                self.look()?;
+                match self.looked.take() {
+                    Some(begin) => self.pace(begin)?,
+                    None => self.look()?,
+                }
             }
             if self.reported.elapsed() >= REPORT {
                 self.report()?;
@@ -445,7 +450,12 @@ impl<'a> Governor<'a> {
     /// Counts calls of throttled regions for a moment.
     fn look(&mut self) -> Result<(), Error> {
         let programs = self.context.programs;
+        self.window_at = Instant::now() + WINDOW_PERIOD;
         let throttled = self.next_in_window();
+        if throttled.is_empty() {
+            return Ok(());
+        }
+        self.looked = Some(Instant::now());
         let mut sites: BTreeMap<PathBuf, Vec<Site>> = BTreeMap::new();
         for region in throttled.iter().filter_map(|id| self.regions.get(id)) {
             sites.entry(region.throttleable.path()).or_default().push(region.throttleable.entry());
@@ -471,21 +481,21 @@ impl<'a> Governor<'a> {
         Ok(())
     }
 
-    /// Chooses when the next window but one is due, by what windows have cost since that was done last.
-    fn pace(&mut self) -> Result<(), Error> {
+    /// Chooses when the next window is due, by what was spent in and after the last one, which began then.
+    fn pace(&mut self, begin: Instant) -> Result<(), Error> {
         let spent = self.context.programs.throttled_cost()?;
         let more = spent.saturating_sub(std::mem::replace(&mut self.paced, spent)) as f64 / 1e9;
         let budget = self.context.budget.share();
         let share = (USED * budget - self.recorded() / self.cpu.max(LEAST_CPU)).max(WINDOWS_SHARE * budget);
         let pause = more / (share * self.left_by_vain().max(0.1));
+        // Many short windows say more than few long ones; but on a busy machine, the programs may not run for some milliseconds.
+        let longer = (WINDOW_PERIOD.as_secs_f64() / pause.max(f64::MIN_POSITIVE)).min(2.0);
+        self.window = self.window.mul_f64(longer).clamp(WINDOW, LONGEST_WINDOW);
         let pause = Duration::from_secs_f64(pause.min(LONGEST_PERIOD.as_secs_f64())).max(WINDOW_PERIOD);
-        // On a busy machine, the programs may not run for some milliseconds.
-        let longer = if pause > WINDOW_PERIOD { self.window / 2 } else { self.window * 2 };
-        self.window = longer.clamp(WINDOW, LONGEST_WINDOW);
         // Evenly spread, so that windows do not beat with what the program does.
         self.windows += 1;
         let varied = (f64::from(self.windows) * GOLDEN_RATIO).fract();
-        self.window_at = Instant::now() + pause.mul_f64(0.7 + varied * 0.6);
+        self.window_at = begin + pause.mul_f64(0.7 + varied * 0.6);
         Ok(())
     }
 

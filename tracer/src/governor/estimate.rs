@@ -12,11 +12,8 @@ use rtrace_bpf::Counted;
 use rtrace_bpf::wire::CountedKey;
 use rtrace_model::{Estimate, LocationId, RegionId};
 
-/// What a hit costs is known to this part of it.
-const UNCERTAIN_COST: f64 = 0.2;
-
 /// A window in which hits have left a thread less than this part of its time tells too little of its pace.
-const LEAST_LEFT: f64 = 0.25;
+const LEAST_LEFT: f64 = 0.7;
 
 /// So many windows must have met calls, or fewer if all have.
 const ENOUGH: u32 = 8;
@@ -191,12 +188,12 @@ impl Estimator {
             for (location, hits) in hits.get(id).into_iter().flatten() {
                 let cost = costs.get(location).copied().unwrap_or_default();
                 is_clear &= length - cost >= length * LEAST_LEFT;
-                // A program that waits for others part of its time may lose nothing by the hits, or all that they take.
-                let left = (length - cost / 2.0).max(length * LEAST_LEFT);
+                let left = (length - cost).max(length * LEAST_LEFT);
                 slowed.rate += hits / length;
                 seen.hits += hits;
                 seen.rate += hits / left;
-                seen.error += hits / left * (0.5 + UNCERTAIN_COST) * cost / left;
+                // A program that waits part of its time may lose nothing by the hits, and a busy machine twice as much.
+                seen.error += hits / left * cost / left;
             }
             region.recent += 1;
             let left = if seen.hits > 0.0 { seen.hits / seen.rate } else { length };
