@@ -109,15 +109,18 @@ fn counted_without_records() {
     });
 }
 
-/// The rows of a report; of those by function, thread, library or process without the percentiles, and without what
-/// tracing took: that two calls share a return is known of single calls alone.
+/// The rows of a report by their names; of those by function, thread, library or process without the percentiles, and
+/// without what tracing took and the shares, which are of the rest: that two calls share a return is known of single
+/// calls alone.
 fn report(directory: &Path, by: &str) -> Vec<Vec<String>> {
-    let output = rtrace::command().arg("report").arg(directory).args(["--by", by, "--format", "csv"]).output().unwrap();
+    let arguments = ["--by", by, "--sort", "name", "--format", "csv"];
+    let output = rtrace::command().arg("report").arg(directory).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     let titles: Vec<&str> = text.lines().next().unwrap().split(',').collect();
     let is_percentile = |title: &str| title.strip_prefix('p').is_some_and(|rest| rest.starts_with(char::is_numeric));
-    let is_of_tracing = |title: &str| ["_corrected_ns", "_error_ns", "_tracing"].iter().any(|end| title.ends_with(end));
+    let is_of_tracing =
+        |title: &str| ["_corrected_ns", "_error_ns", "_tracing", "share"].iter().any(|end| title.ends_with(end));
     let is_left_out = |title: &str| is_percentile(title) || is_of_tracing(title);
     let kept: Vec<bool> = titles.iter().map(|title| !is_left_out(title)).collect();
     let row = |line: &str| line.split(',').zip(&kept).filter(|(_, kept)| **kept).map(|(cell, _)| cell.into()).collect();

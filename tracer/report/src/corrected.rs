@@ -19,28 +19,13 @@
 
 use foldhash::HashMap;
 use rtrace_exporters::{CallValues, TraceSet};
-use rtrace_model::{
-    Batch, Call, CallCost, FoldedPath, Location, LocationId, RegionId, Timestamp, counted, histogram_bucket,
-};
+use rtrace_model::{Batch, Call, CallCost, FoldedPath, Location, LocationId, RegionId, Timestamp, histogram_bucket};
 
-use super::Sort;
-use super::people::Note;
-use super::table::{Column, SUM, Shown, Table, Value};
+use super::key::Key;
+use super::time::{Rows, Tracing};
 use super::walk::{Caller, Visitor};
 
-/// The part of what is taken off that is uncertain, for the machine's speed: one of so many.
-const MARGIN: u64 = 5;
-
-/// The most of a recorded time that is taken off: one of so many.
-const MOST: u64 = 3;
-
-/// The part of a time from which on it is marked that tracing took so much of it, in percent.
-const MARKED: u64 = 30;
-
-/// How soon corrected times go where there is no room.
-const RANK: u8 = 2;
-
-/// Sums times and their corrections by the mark that the visitor inside gives calls.
+/// Sums what tracing took by the mark that the visitor inside gives calls, and tells it what its rows are without.
 pub(super) struct Corrected<'a, V> {
     pub(super) inside: V,
     trace: &'a TraceSet,
@@ -49,8 +34,19 @@ pub(super) struct Corrected<'a, V> {
     /// Of calls that began earlier not all callees are known.
     from: Option<Timestamp>,
     costs: HashMap<(RegionId, LocationId), Costs>,
-    rows: HashMap<u32, Row>,
+    rows: HashMap<Key, Row>,
     visits: u64,
+}
+
+/// What tracing took of a row.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    inclusive: Tracing,
+    exclusive: Tracing,
+    /// Whether a call's callees are not all known, nor what tracing these took.
+    is_cut: bool,
+    /// The last visit that came by this row, so that recursion does not count twice.
+    visit: u64,
 }
 
 /// What a call costs whose time is known, and one of which one probe saw both ends or only the entry.
@@ -60,99 +56,21 @@ struct Costs {
     other: Option<CallCost>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Row {
-    /// Calls whose time is known.
-    timed: u64,
-    inclusive: Time,
-    exclusive: Time,
-    /// Whether a call's callees are not all known, nor what tracing these took.
-    is_cut: bool,
-    /// The last visit that came by this row, so that recursion does not count twice.
-    visit: u64,
-}
-
-impl Row {
-    fn times(&self) -> [Time; 2] {
-        [self.inclusive, self.exclusive]
-    }
-}
-
-/// A sum of times, and what is known of its error.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Time {
-    recorded: u64,
-    tracing: u64,
-    error: u64,
-}
-
-impl Time {
-    fn subtract(&mut self, tracing: u64, error: u64) {
-        self.tracing = self.tracing.saturating_add(tracing);
-        self.error = self.error.saturating_add(error);
-    }
-
-    fn corrected(self) -> u64 {
-        self.recorded.saturating_sub(self.tracing)
-    }
-
-    /// Both together.
-    pub(super) fn and(self, other: Time) -> Time {
-        Time {
-            recorded: self.recorded.saturating_add(other.recorded),
-            tracing: self.tracing.saturating_add(other.tracing),
-            error: self.error.saturating_add(other.error),
-        }
-    }
-
-    /// What tracing took of each of so many calls, in nanoseconds.
-    pub(super) fn tracing_of_each(self, calls: u64) -> f64 {
-        self.tracing as f64 / calls.max(1) as f64
-    }
-
-    /// Whether tracing took so much of it that it says little of the program.
-    pub(super) fn is_marked(self) -> bool {
-        u128::from(self.tracing) * 100 > u128::from(self.recorded) * u128::from(MARKED)
-    }
-
-    /// The part of it that tracing took, 0 to 1.
-    fn share(self) -> Option<f64> {
-        (self.recorded > 0).then(|| (self.tracing as f64 / self.recorded as f64).min(1.0))
-    }
-
-    /// Whether tracing took too much of it to say what is left.
-    fn is_withheld(self) -> bool {
-        self.tracing > self.recorded / MOST
-    }
-
-    /// Corrected, and the error.
-    fn values(self) -> [Value; 2] {
-        if self.is_withheld() {
-            return [Value::Absent, Value::Absent];
-        }
-        [Value::Time(self.corrected()), Value::Time(self.error.saturating_add(self.tracing / MARGIN))]
-    }
-}
-
 /// Calls that are looked at together: of one region on one location, made by one call path.
 #[derive(Clone, Copy)]
 struct Calls {
     region: RegionId,
     location: LocationId,
     calls: u64,
-    /// Of these, calls whose time is known.
-    timed: u64,
     /// Of these, calls between two time stamps: not those of which one probe saw both ends, which
     /// take 0 ns.
     stamped: u64,
     /// Whether they end with the call that made them, at the same probe.
     share_returns: bool,
-    inclusive: u64,
-    exclusive: u64,
 }
 
-impl<V: Visitor<Mark = u32>> Visitor for Corrected<'_, V> {
-    type Mark = u32;
+impl<V: Visitor<Mark = Key> + Rows> Visitor for Corrected<'_, V> {
+    type Mark = Key;
 
     fn readings(&mut self, batch: &Batch) {
         self.inside.readings(batch);
@@ -166,7 +84,7 @@ impl<V: Visitor<Mark = u32>> Visitor for Corrected<'_, V> {
         self.inside.values(calls, values);
     }
 
-    fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
+    fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
         let mark = self.inside.visit(call, caller);
         if !self.is_calibrated {
             return mark;
@@ -180,10 +98,7 @@ impl<V: Visitor<Mark = u32>> Visitor for Corrected<'_, V> {
                 location: call.location,
                 calls: 1,
                 share_returns: end.is_some() && end == of_caller,
-                timed: u64::from(call.is_timed()),
                 stamped: u64::from(call.duration.is_some_and(|duration| duration > 0)),
-                inclusive: call.duration.unwrap_or(0),
-                exclusive: call.exclusive().unwrap_or(0),
             },
             caller,
         );
@@ -193,11 +108,11 @@ impl<V: Visitor<Mark = u32>> Visitor for Corrected<'_, V> {
         mark
     }
 
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
         self.inside.enclose(call, caller)
     }
 
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Key>) -> Key {
         let mark = self.inside.visit_path(path, caller);
         if !self.is_calibrated {
             return mark;
@@ -212,10 +127,7 @@ impl<V: Visitor<Mark = u32>> Visitor for Corrected<'_, V> {
             location: path.location,
             calls: path.calls,
             share_returns: false,
-            timed: path.calls.saturating_sub(path.unseen),
             stamped: path.calls.saturating_sub(instant),
-            inclusive: path.inclusive,
-            exclusive: path.exclusive,
         };
         let sharing = path.detail.as_ref().map_or([0; 2], |of| [of.ended_with_caller, of.instant_with_caller]);
         let calls = sharing[0].saturating_add(sharing[1]);
@@ -223,12 +135,17 @@ impl<V: Visitor<Mark = u32>> Visitor for Corrected<'_, V> {
             Calls { calls: all.calls.saturating_sub(calls), stamped: all.stamped.saturating_sub(sharing[0]), ..all };
         self.add(mark, &others, caller);
         if calls > 0 {
-            let stamped = sharing[0];
-            // Their times are those of all.
-            let sharing = Calls { calls, stamped, share_returns: true, timed: 0, inclusive: 0, exclusive: 0, ..all };
-            self.add(mark, &sharing, caller);
+            self.add(mark, &Calls { calls, stamped: sharing[0], share_returns: true, ..all }, caller);
         }
         mark
+    }
+
+    fn finish(&mut self) {
+        self.inside.finish();
+        if self.is_calibrated {
+            let known = self.rows.drain().filter(|(_, row)| !row.is_cut);
+            self.inside.take_off(known.map(|(mark, row)| (mark, [row.inclusive, row.exclusive])).collect());
+        }
     }
 }
 
@@ -252,31 +169,28 @@ impl<'a, V> Corrected<'a, V> {
         Corrected { from, ..self }
     }
 
-    fn add(&mut self, mark: u32, calls: &Calls, caller: Caller<'_, u32>) {
+    fn add(&mut self, mark: u32, calls: &Calls, caller: Caller<'_, Key>) {
         self.visits += 1;
         let visit = self.visits;
         let (inner, whole, spread) = self.cost(calls);
         // Where a caller was not timed, the call is in the exclusive time of that one's caller.
         if let (Caller::Known(_), Some(direct)) = (caller, caller.timed().next_back()) {
-            self.row(direct.mark).exclusive.subtract(whole.saturating_sub(inner), spread);
+            self.row(direct.mark).exclusive.add(whole.saturating_sub(inner), spread);
         }
         for open in caller.timed() {
             let above = self.row(open.mark);
             if std::mem::replace(&mut above.visit, visit) != visit {
-                above.inclusive.subtract(whole, spread);
+                above.inclusive.add(whole, spread);
             }
         }
         let own = self.row(mark);
-        own.timed += calls.timed;
-        own.exclusive.recorded = own.exclusive.recorded.saturating_add(calls.exclusive);
-        own.exclusive.subtract(inner, spread);
+        own.exclusive.add(inner, spread);
         if own.visit != visit {
-            own.inclusive.recorded = own.inclusive.recorded.saturating_add(calls.inclusive);
-            own.inclusive.subtract(inner, spread);
+            own.inclusive.add(inner, spread);
         }
     }
 
-    fn row(&mut self, mark: u32) -> &mut Row {
+    fn row(&mut self, mark: Key) -> &mut Row {
         self.rows.entry(mark).or_default()
     }
 
@@ -299,95 +213,11 @@ impl<'a, V> Corrected<'a, V> {
         let others = times(costs.other, false, calls.calls.saturating_sub(calls.stamped));
         (stamped.0, stamped.1 + others.1, stamped.2 + others.2)
     }
-
-    /// The exclusive time of each row, by its mark, where all is known of it.
-    pub(super) fn exclusive_times(&self) -> impl Iterator<Item = (u32, Time)> {
-        self.rows.iter().filter(|(_, row)| !row.is_cut).map(|(&mark, row)| (mark, row.exclusive))
-    }
-
-    /// Puts corrected times into a table of the rows, beside those that were recorded, and marks these where tracing
-    /// took much of them.
-    pub(super) fn add_to(&self, table: &mut Table) {
-        if !self.is_calibrated {
-            return;
-        }
-        let known = |mark| self.rows.get(&mark).filter(|row| !row.is_cut);
-        let places = SUMS.map(|(key, _)| table.columns.iter().position(|column| column.key == key));
-        for (row, &mark) in table.rows.iter_mut().zip(&table.marks) {
-            for (place, time) in places.into_iter().zip(known(mark).into_iter().flat_map(Row::times)) {
-                let Some(value) = place.and_then(|place| row.get_mut(place)) else { continue };
-                if let (Value::Time(recorded), true) = (&value, time.is_marked()) {
-                    *value = Value::Traced(*recorded);
-                }
-            }
-        }
-        let seats = places.map(|place| place.map_or(0, |place| table.columns[place].seat));
-        let columns = SUMS
-            .iter()
-            .zip(seats)
-            .flat_map(|((_, columns), seat)| columns.map(|column| column.seat(seat).rank(RANK).shown(Shown::Never)));
-        let columns: Vec<Column> = columns.collect();
-        table.insert(&columns, |mark| {
-            let row = known(mark).filter(|row| row.timed > 0);
-            let of = |time: Time| {
-                let [corrected, error] = time.values();
-                [corrected, error, time.share().map_or(Value::Absent, Value::Share)]
-            };
-            let times = row.map(|row| [of(row.inclusive), of(row.exclusive)].concat());
-            times.unwrap_or_else(|| vec![Value::Absent; columns.len()])
-        });
-    }
-}
-
-/// Shows people the corrected time beside the one by which rows are sorted, if a row is marked, and says what the marks
-/// mean.
-pub(super) fn explain(table: &mut Table, sort: Sort) -> Option<Note> {
-    let is_marked = |value: &Value| matches!(value, Value::Traced(_));
-    let marked = table.rows.iter().filter(|row| row.iter().any(is_marked)).count();
-    if marked == 0 {
-        return None;
-    }
-    let sum = usize::from(sort != Sort::Inclusive);
-    let (key, columns) = SUMS[sum];
-    let name = ["inclusive", "exclusive"][sum];
-    let place = table.columns.iter().position(|column| column.key == key)?;
-    if table.rows.iter().any(|row| is_marked(&row[place])) {
-        table.show(columns[0].key, Shown::Always);
-    }
-    Some(Note::warning(format!(
-        "{}; `corrected` is the {name} time without that cost, `-` if too little would be left to be sure",
-        marks(marked)
-    )))
-}
-
-/// What the mark at a time means, of so many rows.
-pub(super) fn marks(rows: usize) -> String {
-    format!("! more than {MARKED} % of this time is the cost of tracing ({})", counted(rows as u64, "row"))
 }
 
 fn calibration(trace: &TraceSet, location: LocationId) -> &[CallCost] {
     trace.header_of(location).map_or(&[], |header| header.calibration.as_slice())
 }
-
-/// The sums of times, each with the columns that come from it.
-const SUMS: [(&str, [Column; 3]); 2] = [
-    (
-        "inclusive_ns",
-        [
-            Column::new("inclusive_corrected_ns", "inclusive corrected").heading("corrected").unit(SUM),
-            Column::new("inclusive_error_ns", "inclusive +-").heading("+-").unit(SUM),
-            Column::new("inclusive_tracing", "inclusive tracing").heading("tracing"),
-        ],
-    ),
-    (
-        "exclusive_ns",
-        [
-            Column::new("exclusive_corrected_ns", "exclusive corrected").heading("corrected").unit(SUM),
-            Column::new("exclusive_error_ns", "exclusive +-").heading("+-").unit(SUM),
-            Column::new("exclusive_tracing", "exclusive tracing").heading("tracing"),
-        ],
-    ),
-];
 
 #[cfg(test)]
 mod tests {
@@ -396,11 +226,11 @@ mod tests {
     use rtrace_model::{ExitPolicy, Header, Sink};
 
     use super::*;
-    use crate::By;
     use crate::grouping::Grouping;
     use crate::groups::Groups;
     use crate::testing::{script, text, writer};
     use crate::walk::Walk;
+    use crate::{By, Sort};
 
     /// The table of these calls with their corrected times.
     fn corrected(trace: &TraceSet, calls: &str, sort: Sort) -> String {
@@ -409,7 +239,6 @@ mod tests {
         walk.chunk(&mut script(calls));
         walk.finish();
         let mut table = walk.visitor.inside.table(sort, &[]);
-        walk.visitor.add_to(&mut table);
         let shown = [
             "calls",
             "exclusive",
@@ -444,8 +273,8 @@ mod tests {
             corrected(&trace, calls, Sort::Exclusive),
             "\
 calls  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  library    function
-    2           400           340     17          1000           860     33  libone.so  a
     1           400           350     12           400           350     12  libone.so  c
+    2           400           340     17          1000           860     33  libone.so  a
     1           200           170      8           300           260     10  libone.so  b
 "
         );

@@ -35,6 +35,10 @@ struct Sums {
 impl<V: Visitor<Mark = u32>> Visitor for Counting<V> {
     type Mark = u32;
 
+    fn finish(&mut self) {
+        self.inside.finish();
+    }
+
     fn readings(&mut self, batch: &Batch) {
         if batch.metrics() > 0 {
             let timed = batch.iter().enumerate().filter(|(_, call)| call.is_timed());

@@ -23,13 +23,14 @@ use rtrace_model::{Region, RegionId, counted, format_ns};
 use self::shift::Shift;
 use self::verdict::{Sizes, Verdict};
 use super::about::About;
-use super::corrected::{self, Corrected, Time};
+use super::corrected::Corrected;
 use super::grouping::Grouping;
 use super::groups::Groups;
 use super::people::Note;
 use super::reading::Need;
 use super::stats::Stats;
 use super::table::{Column, Shown, Table, Value};
+use super::time::{self, Time};
 use super::{By, Error, Format, Look, Min, Part, Report, need, notes, walk};
 
 /// What is compared and how.
@@ -89,9 +90,8 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
         Note::plain(format!("unclear: durations moved no more than those of two recordings of one program may: {rows}"))
     }));
     let marked = compared.iter().filter(|row| row.row.is_marked.contains(&true)).count();
-    notes.extend(
-        (marked > 0).then(|| Note::warning(format!("{}: what differs may be that cost", corrected::marks(marked)))),
-    );
+    notes
+        .extend((marked > 0).then(|| Note::warning(format!("{}: what differs may be that cost", time::marks(marked)))));
     for (side, of) in [("A", before.notes), ("B", after.notes)] {
         notes.extend(of.into_iter().map(|note| Note { text: format!("{side}: {}", note.text), ..note }));
     }
@@ -150,8 +150,6 @@ struct Side {
 struct Sums {
     stats: Stats,
     probes: BTreeSet<Probed>,
-    /// Their exclusive time, and what tracing took of it.
-    exclusive: Time,
 }
 
 /// How calls of a function are probed, where that makes their times others.
@@ -172,11 +170,10 @@ impl Side {
         let from = span.and_then(|span| span.from);
         let (walk, untimed) = walk(&trace, need, Corrected::around(Groups::new(grouping), &trace).later_than(from))?;
         let lost_callers = walk.lost_callers;
-        let corrected = walk.visitor;
-        let total = corrected.inside.total();
-        let times: BTreeMap<u32, Time> = corrected.exclusive_times().collect();
+        let groups = walk.visitor.inside;
+        let total = groups.total();
         let mut rows: BTreeMap<RowKey, Sums> = BTreeMap::new();
-        for (mark, labels, stats) in corrected.inside.into_rows() {
+        for (labels, stats) in groups.into_rows() {
             let label = |key: &str| {
                 let label = labels.iter().find(|(column, _)| column.key == key);
                 label.map_or_else(Default::default, |(_, value)| value.sortable())
@@ -191,7 +188,6 @@ impl Side {
                 single_stepped: region.single_stepped,
                 stub: region.stub,
             }));
-            sums.exclusive = sums.exclusive.and(times.get(&mark).copied().unwrap_or_default());
         }
         let mut notes = notes::notes(&trace, options.part, &losses, (lost_callers, 0))?;
         notes.extend(untimed.note(&trace, options.part.is_some())?);
@@ -277,9 +273,12 @@ fn pair(before: BTreeMap<RowKey, Sums>, mut after: BTreeMap<RowKey, Sums>) -> Ve
 
 impl Row {
     fn new(key: RowKey, before: Sums, after: Sums, is_timed_alike: bool) -> Row {
-        let is_marked = [before.exclusive, after.exclusive].map(Time::is_marked);
-        let tracing = [&before, &after].map(|of| of.exclusive.tracing_of_each(of.stats.calls()));
-        let tracing = tracing[0].max(tracing[1]);
+        let both = [&before.stats, &after.stats];
+        let exclusive = both.map(|stats| stats.times().map(|[_, exclusive]| exclusive));
+        let is_marked = exclusive.map(|time| time.is_some_and(Time::is_marked));
+        let of_each =
+            |(time, stats): (Option<Time>, &Stats)| time.map_or(0.0, |time| time.tracing_of_each(stats.calls()));
+        let tracing = exclusive.into_iter().zip(both).map(of_each).fold(0.0, f64::max);
         Row { key, before: before.stats, after: after.stats, is_timed_alike, is_marked, tracing }
     }
 
@@ -295,8 +294,7 @@ impl Row {
     }
 
     fn is_shown(&self, min: Min, (before, after): (u64, u64)) -> bool {
-        let is_shown = |stats: &Stats, total| stats.inclusive().is_some_and(|time| min.admits(time, total));
-        is_shown(&self.before, before) || is_shown(&self.after, after)
+        self.before.has_at_least(min, before) || self.after.has_at_least(min, after)
     }
 }
 
@@ -324,9 +322,13 @@ impl Compared {
         Compared { row, shift, verdict, sizes }
     }
 
-    /// How much exclusive time was won or lost, in nanoseconds; less than nothing where one is not known.
+    /// How much exclusive time without tracing was won or lost, in nanoseconds; less than nothing where one is not known.
     fn size(&self) -> f64 {
-        self.sizes.times.map_or(-1.0, |[before, after]| (after - before).abs())
+        let [before, after] =
+            [&self.row.before, &self.row.after].map(|stats| stats.corrected().map(|[_, own]| own as f64));
+        let seconds = self.sizes.seconds.unwrap_or([1.0; 2]);
+        let times = before.zip(after).filter(|_| self.sizes.times.is_some());
+        times.map_or(-1.0, |(before, after)| (after / seconds[1] - before / seconds[0]).abs())
     }
 
     /// Whether it takes more time by that part, and not by chance: its calls are slower by their

@@ -10,6 +10,7 @@ use super::groups::Groups;
 use super::key::LEFT_OUT;
 use super::people::Note;
 use super::table::{Column, Recorded, Table, Value};
+use super::time::{OfRow, Rows};
 use super::walk::{Caller, Visitor};
 use super::{Error, Min, Sort};
 
@@ -67,6 +68,12 @@ impl<'a> Distribution<'a> {
             table.rows.extend(rows.map(|row| row.into_iter().chain(labels.clone()).chain([name.clone()]).collect()));
         }
         table
+    }
+}
+
+impl Rows for Distribution<'_> {
+    fn take_off(&mut self, tracing: HashMap<u32, OfRow>) {
+        self.inside.take_off(tracing);
     }
 }
 

@@ -12,12 +12,15 @@ use super::key::{HIDDEN, Key, LEFT_OUT};
 use super::people::Note;
 use super::stats::{FIGURES, Stats, TIMED};
 use super::table::{Column, Shown, Table, Value};
+use super::time::{self, OfRow, Rows};
 use super::walk::{Caller, Visitor};
 use super::{Min, Sort};
 
 pub(super) struct Groups<'a> {
     grouping: Grouping<'a>,
     groups: BTreeMap<Key, Stats>,
+    /// Whether it is known what tracing took.
+    is_corrected: bool,
     /// Calls on record of each location.
     recorded: HashMap<LocationId, u64>,
     /// The call sites whose calls are asked for, where not all are.
@@ -64,6 +67,18 @@ impl Visitor for Groups<'_> {
     }
 }
 
+impl Rows for Groups<'_> {
+    fn take_off(&mut self, tracing: HashMap<Key, OfRow>) {
+        self.is_corrected = true;
+        for (key, of_row) in tracing {
+            // Calls that are not asked for have no row.
+            if let Some(stats) = self.groups.get_mut(&key) {
+                stats.tracing = Some(of_row);
+            }
+        }
+    }
+}
+
 impl<'a> Groups<'a> {
     pub(super) fn new(grouping: Grouping<'a>) -> Groups<'a> {
         Groups::of_callers(grouping, None)
@@ -74,6 +89,7 @@ impl<'a> Groups<'a> {
         Groups {
             grouping,
             groups: BTreeMap::new(),
+            is_corrected: false,
             recorded: HashMap::new(),
             sites,
             are_all: sites.is_none(),
@@ -147,6 +163,9 @@ impl<'a> Groups<'a> {
             table.show("exclusive_share", Shown::Never);
             table.seat("inclusive_ns", 2);
         }
+        if self.is_corrected {
+            time::add_to(&mut table, |key| self.groups.get(&key)?.times());
+        }
         table
     }
 
@@ -154,8 +173,9 @@ impl<'a> Groups<'a> {
     pub(super) fn histograms(&self, sort: Sort, min: Option<Min>, limit: Option<usize>) -> Table {
         let total = self.total();
         let mut rows = self.sorted(sort);
-        let is_shown = |min: Min, stats: &Stats| stats.inclusive().is_some_and(|time| min.admits(time, total));
-        rows.retain(|(key, _, stats)| *key != HIDDEN && min.is_none_or(|min| is_shown(min, stats)) && stats.is_timed());
+        rows.retain(|(key, _, stats)| {
+            *key != HIDDEN && min.is_none_or(|min| stats.has_at_least(min, total)) && stats.is_timed()
+        });
         let left_out = rows.len().saturating_sub(limit.unwrap_or(usize::MAX));
         rows.truncate(rows.len() - left_out);
         let rows = rows.into_iter().map(|(_, labels, stats)| (labels, stats.latency()));
@@ -182,18 +202,17 @@ impl<'a> Groups<'a> {
     /// The rows with their labels in their order, without those of less time.
     pub(super) fn shown(&self, sort: Sort, min: Option<Min>) -> Vec<(Key, Vec<Value>)> {
         let total = self.total();
-        let is_shown = |min: Min, stats: &Stats| stats.inclusive().is_some_and(|time| min.admits(time, total));
         let mut rows = self.sorted(sort);
-        rows.retain(|(_, _, stats)| min.is_none_or(|min| is_shown(min, stats)));
+        rows.retain(|(_, _, stats)| min.is_none_or(|min| stats.has_at_least(min, total)));
         rows.into_iter().map(|(key, labels, _)| (key, labels)).collect()
     }
 
-    /// The rows, each with its mark and its labelled values.
-    pub(super) fn into_rows(self) -> impl Iterator<Item = (Key, Vec<(Column, Value)>, Stats)> {
+    /// The rows, each with its labelled values.
+    pub(super) fn into_rows(self) -> impl Iterator<Item = (Vec<(Column, Value)>, Stats)> {
         let columns = self.grouping.columns();
         let grouping = self.grouping;
         let labels = move |key| columns.iter().copied().zip(grouping.labels(key)).collect();
-        self.groups.into_iter().map(move |(key, stats)| (key, labels(key), stats))
+        self.groups.into_iter().map(move |(key, stats)| (labels(key), stats))
     }
 
     /// The rows with their labels and figures in their order.
@@ -206,9 +225,10 @@ impl<'a> Groups<'a> {
         rows
     }
 
-    /// Time of all rows in nanoseconds.
+    /// Time of all rows without tracing, in nanoseconds.
     pub(super) fn total(&self) -> u64 {
-        self.groups.values().filter_map(Stats::exclusive).fold(0, u64::saturating_add)
+        let exclusive = |stats: &Stats| stats.corrected().map_or(0, |[_, exclusive]| exclusive);
+        self.groups.values().map(exclusive).fold(0, u64::saturating_add)
     }
 }
 

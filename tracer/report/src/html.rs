@@ -38,9 +38,8 @@ use crate::about::About;
 use crate::info::Info;
 use crate::part::{Part, Span};
 use crate::reading::{Need, read};
-use crate::tree::Order;
 use crate::walk::Walk;
-use crate::{Error, Sort, Waits, notes};
+use crate::{Error, Waits, notes};
 
 pub use self::document::is_page;
 
@@ -152,7 +151,6 @@ impl<'a> Gathered<'a> {
         let mut names = Names::new(self.trace);
         let functions = tables::first(&self.tables.functions, most(FUNCTIONS));
         let shown = rows::regions(&functions);
-        let tree = self.tables.tree.table(self.trace, Order::new(Sort::Inclusive)?, Some(most(NODES)));
         let (lanes, places) = lanes::told(self.picture.overview(), LANES);
         let mut data = json!({
             "title": self.about.line(None),
@@ -169,7 +167,7 @@ impl<'a> Gathered<'a> {
             "functions": rows::functions(&functions, &mut names),
             "corrected": tables::corrected(&self.tables, &shown, &mut names),
             "histograms": tables::histograms(&self.tables.histograms, &shown, &mut names),
-            "tree": tables::tree(&tree, &mut names),
+            "tree": tables::tree(&self.tables.tree, self.trace, most(NODES), &mut names)?,
             "edges": self.tables.callers.told(most(EDGES), &mut names),
             "sites": self.tables.sites.told(most(EDGES), &mut names),
             "threads": rows::table(&tables::first(&self.tables.threads, most(ROWS))),

@@ -7,6 +7,7 @@
 //! the figures mean:
 //!
 //! - *calls* counts all, of every ending.
+//! - *shares*, and the order of rows, go by the times without what tracing took of them, as far as that is known.
 //! - *inclusive* is time with callees, counted once: a call nested in a call of the same row (same
 //!   function, or library, thread, process) adds nothing, as its time is in the outer one's. Calls
 //!   that were still open at the end count up to then.
@@ -22,7 +23,8 @@
 //!   exact, the others within the margin (±) 95 times of 100; absent where nothing is known of them.
 //!
 //! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
-//! as from single calls, save that percentiles are upper bounds, powers of two. Where calls were
+//! as from single calls, save that percentiles are upper bounds, powers of two, and that it is not known which calls
+//! share the probe of their return, so that what tracing took of them is known less well. Where calls were
 //! counted, `counting` adds the sums of what they counted.
 
 mod about;
@@ -51,6 +53,7 @@ mod suggest;
 mod table;
 #[cfg(test)]
 mod testing;
+mod time;
 mod tree;
 mod untimed;
 mod waiting;
@@ -376,16 +379,19 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let from = span.and_then(|span| span.from);
     let (mut table, lost_callers, untimed) = match (Grouping::new(&options.by, trace)?, &options.histogram) {
         (Some(grouping), Some(Histogram::Durations)) => {
-            let (walk, untimed) = walk(trace, need, groups(grouping))?;
-            remarks.extend(walk.visitor.left_out());
-            let table = walk.visitor.histograms(options.sort, options.min, options.limit);
+            let (walk, untimed) = walk(trace, need, Corrected::around(groups(grouping), trace).later_than(from))?;
+            let groups = walk.visitor.inside;
+            remarks.extend(groups.left_out());
+            let table = groups.histograms(options.sort, options.min, options.limit);
             (table, walk.lost_callers, untimed)
         }
         (Some(grouping), Some(Histogram::Value(name))) => {
-            let (walk, untimed) = walk(trace, need, Distribution::new(name, groups(grouping), trace)?)?;
-            let table = walk.visitor.table(options.sort, options.min, options.limit);
-            remarks.extend(walk.visitor.unknown());
-            remarks.extend(walk.visitor.inside.left_out());
+            let distribution = Distribution::new(name, groups(grouping), trace)?;
+            let (walk, untimed) = walk(trace, need, Corrected::around(distribution, trace).later_than(from))?;
+            let distribution = walk.visitor.inside;
+            let table = distribution.table(options.sort, options.min, options.limit);
+            remarks.extend(distribution.unknown());
+            remarks.extend(distribution.inside.left_out());
             (table, walk.lost_callers, untimed)
         }
         (Some(grouping), None) => {
@@ -406,7 +412,6 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
                 remarks.extend(waiting.visitor.balance(corrected.inside.grouping()).map(|balance| balance.note(row)));
             }
             let mut table = corrected.inside.table(options.sort, &losses);
-            walk.visitor.inside.add_to(&mut table);
             remarks.extend(walk.visitor.unaccessed());
             walk.visitor.add_to(&mut table);
             if is_split {
@@ -422,7 +427,6 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
             let (walk, untimed) = walk(trace, need, Counting::around(inside, trace))?;
             let corrected = &walk.visitor.inside;
             let mut table = corrected.inside.table(trace, order, options.limit);
-            corrected.add_to(&mut table);
             walk.visitor.add_to(&mut table);
             (table, walk.lost_callers, untimed)
         }
@@ -445,7 +449,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         }
         table.limit(options.limit)
     };
-    let legend = corrected::explain(&mut table, options.sort);
+    let legend = time::explain(&mut table, options.sort);
     if !options.columns.is_empty() {
         let known = table.titles();
         table.choose(&options.columns).map_err(|title| Error::NoColumn { title: title.to_owned(), known })?;
@@ -630,9 +634,9 @@ node,parent,depth,region,calls,timed,share,inclusive_ns,exclusive_ns,library,fun
         assert_eq!(
             rows.iter().map(|row| row.split_whitespace().take(9).collect::<Vec<_>>()).collect::<Vec<_>>()[1..],
             [
-                ["1", "86.2", "1000", "969", "1000", "1000", "1000", "1000", "1000"],
-                ["1", "8.6", "100!", "69", "100!", "100", "100", "100", "100"],
-                ["1", "5.2", "60!", "-", "60!", "60", "60", "60", "60"],
+                ["1", "90.8", "1000", "969", "1000", "1000", "1000", "1000", "1000"],
+                ["1", "6.5", "100!", "69", "100!", "100", "100", "100", "100"],
+                ["1", "2.7", "60!", "-", "60!", "60", "60", "60", "60"],
             ]
         );
         assert!(table.contains("\n! more than 30 % of this time is the cost of tracing (2 rows); "), "{table}");

@@ -2,8 +2,9 @@
 
 use rtrace_model::{Call, Ending, Estimate, FoldedPath, Latency, Missed};
 
-use super::Sort;
 use super::table::{Column, SUM, Shown, Value};
+use super::time::{OfRow, Time, Tracing};
+use super::{Min, Sort};
 
 #[derive(Default)]
 pub(super) struct Stats {
@@ -12,6 +13,8 @@ pub(super) struct Stats {
     endings: [u64; 4],
     inclusive: u64,
     exclusive: u64,
+    /// What tracing took of these, where it is known.
+    pub(super) tracing: Option<OfRow>,
     /// Calls known to be missing.
     pub(super) lost: u64,
     /// Calls without a record that were counted, and those that were not seen.
@@ -92,8 +95,8 @@ impl Stats {
     pub(super) fn figure(&self, sort: Sort) -> Option<u64> {
         match sort {
             Sort::Calls => Some(self.all_calls()),
-            Sort::Inclusive => self.inclusive(),
-            Sort::Exclusive => self.exclusive(),
+            Sort::Inclusive => self.corrected().map(|[inclusive, _]| inclusive),
+            Sort::Exclusive => self.corrected().map(|[_, exclusive]| exclusive),
             Sort::Mean => self.mean(),
             Sort::P50 => self.percentile(50.0),
             Sort::P90 => self.percentile(90.0),
@@ -113,6 +116,7 @@ impl Stats {
         }
         self.inclusive = self.inclusive.saturating_add(other.inclusive);
         self.exclusive = self.exclusive.saturating_add(other.exclusive);
+        self.tracing = Tracing::merged(self.tracing, other.tracing);
         self.lost += other.lost;
         self.counted += other.counted;
         if let Some(missed) = other.missed {
@@ -148,6 +152,28 @@ impl Stats {
         self.has_time().then_some(self.exclusive)
     }
 
+    /// Inclusive and exclusive time, and what tracing took of them, where it is known.
+    pub(super) fn times(&self) -> Option<[Time; 2]> {
+        let [of_inclusive, of_exclusive] = self.tracing.filter(|_| self.has_time())?;
+        Some([Time::new(self.inclusive, of_inclusive), Time::new(self.exclusive, of_exclusive)])
+    }
+
+    /// Inclusive and exclusive time without tracing as far as it is known what that took: what rows are put in order by,
+    /// and what their shares are of.
+    pub(super) fn corrected(&self) -> Option<[u64; 2]> {
+        let recorded = || self.has_time().then_some([self.inclusive, self.exclusive]);
+        self.times().map(|times| times.map(Time::corrected)).or_else(recorded)
+    }
+
+    /// Whether a row has so much time, of a total of `total` nanoseconds.
+    pub(super) fn has_at_least(&self, min: Min, total: u64) -> bool {
+        let time = match min {
+            Min::Time(_) => self.inclusive(),
+            Min::Share(_) => self.corrected().map(|[inclusive, _]| inclusive),
+        };
+        time.is_some_and(|time| min.admits(time, total))
+    }
+
     fn has_time(&self) -> bool {
         self.calls > self.untimed() || self.lost + self.all_calls() == 0
     }
@@ -162,10 +188,11 @@ impl Stats {
         self.endings[Ending::Unseen as usize]
     }
 
-    /// The values of [`FIGURES`]; `total` is the time of all rows.
+    /// The values of [`FIGURES`]; `total` is the time of all rows without tracing.
     pub(super) fn values(&self, total: u64) -> Vec<Value> {
-        let share =
-            |time: Option<u64>| time.map_or(Value::Absent, |time| Value::Share(time as f64 / total.max(1) as f64));
+        let share = |time: u64| Value::Share(time as f64 / total.max(1) as f64);
+        let [of_inclusive, of_exclusive] =
+            self.corrected().map_or([Value::Absent, Value::Absent], |times| times.map(share));
         // What is not known is no 0.
         let [estimated, margin] = match self.missed {
             None => [Value::Count(0), Value::Count(0)],
@@ -179,7 +206,7 @@ impl Stats {
         vec![
             Value::Count(self.calls),
             Value::Count(self.timed),
-            share(self.inclusive()),
+            of_inclusive,
             self.inclusive().into(),
             self.exclusive().into(),
             self.min.into(),
@@ -197,7 +224,7 @@ impl Stats {
             unwound,
             open,
             unseen,
-            share(self.exclusive()),
+            of_exclusive,
         ]
     }
 }

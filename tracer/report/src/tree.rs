@@ -12,6 +12,7 @@ use rtrace_exporters::{Led, TraceSet, Untraced, UntracedId};
 use rtrace_model::{Call, CallSiteId, ContextId, FoldedPath, Library, RegionId, Totals};
 
 use super::table::{Column, SUM, Shown, Table, Value};
+use super::time::{self, OfRow, Rows, Time};
 use super::walk::{Caller, Visitor};
 use super::{Error, Sort};
 
@@ -29,6 +30,8 @@ pub(super) struct Tree<'a> {
     nodes: Vec<Node>,
     ids: HashMap<(NodeId, Label), NodeId>,
     most_paths: usize,
+    /// Whether it is known what tracing took.
+    is_corrected: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +50,17 @@ struct Node {
     label: Label,
     children: Vec<NodeId>,
     totals: Totals,
+    /// What tracing took of the times, where it is known.
+    tracing: Option<OfRow>,
+}
+
+impl Rows for Tree<'_> {
+    fn take_off(&mut self, tracing: HashMap<NodeId, OfRow>) {
+        self.is_corrected = true;
+        for (id, of_row) in tracing {
+            self.nodes[id as usize].tracing = Some(of_row);
+        }
+    }
 }
 
 impl Visitor for Tree<'_> {
@@ -74,7 +88,14 @@ impl<'a> Tree<'a> {
 
     fn with_most_paths(trace: &'a TraceSet, most_paths: usize) -> Tree<'a> {
         let untraced = Untraced::default();
-        Tree { trace, untraced, nodes: vec![Node::new(Label::Root)], ids: HashMap::new(), most_paths }
+        Tree {
+            trace,
+            untraced,
+            nodes: vec![Node::new(Label::Root)],
+            ids: HashMap::new(),
+            most_paths,
+            is_corrected: false,
+        }
     }
 
     fn add(
@@ -161,7 +182,8 @@ impl<'a> Tree<'a> {
                 marks.push(id);
                 numbers[id as usize] = marks.len() as u64;
                 let parent = (parent != ROOT).then_some(numbers[parent as usize]);
-                rows.push(self.row(trace, id, (marks.len() as u64, parent), depth));
+                let share = weights[id as usize] as f64 / weights[ROOT as usize].max(1) as f64;
+                rows.push(self.row(trace, id, (marks.len() as u64, parent), (depth, share)));
             }
             let mut children = node.children.clone();
             // From last to first, as the last pushed is the next row.
@@ -176,6 +198,9 @@ impl<'a> Tree<'a> {
         let mut table = Table { columns: COLUMNS.to_vec(), rows, marks, left_out, ..Table::default() };
         if self.nodes.iter().any(|node| node.totals.untimed > 0) {
             table.show(TIMED.key, Shown::Always);
+        }
+        if self.is_corrected {
+            time::add_to(&mut table, |id| self.nodes[id as usize].times());
         }
         table
     }
@@ -195,16 +220,26 @@ impl<'a> Tree<'a> {
         ranks
     }
 
-    /// The time of each node, or that of its callees where this is more: they may be timed where
+    /// The time of each node without tracing, or that of its callees where this is more: they may be timed where
     /// their caller was not.
     fn weights(&self) -> Vec<u64> {
-        let mut weights: Vec<u64> = self.nodes.iter().map(|node| node.totals.inclusive).collect();
+        // What tracing took of a node and of all below it: so that the time of callees is never more than that of their
+        // caller, it is taken off where it was measured, and nowhere more than there is.
+        let mut tracing: Vec<u64> = self.nodes.iter().map(|node| node.totals.exclusive - node.own()).collect();
+        let mut weights = vec![0; self.nodes.len()];
         // A node comes after its caller.
         for (id, node) in self.nodes.iter().enumerate().rev() {
-            let below = node.children.iter().map(|&child| weights[child as usize]).fold(0, u64::saturating_add);
-            weights[id] = weights[id].max(below);
+            let below = |of: &[u64]| node.children.iter().map(|&child| of[child as usize]).fold(0, u64::saturating_add);
+            tracing[id] = tracing[id].saturating_add(below(&tracing));
+            let least = if node.label == Label::Root { 0 } else { below(&weights) };
+            weights[id] = node.totals.inclusive.saturating_sub(tracing[id]).max(least);
         }
         weights
+    }
+
+    /// The time of all calls without tracing, in nanoseconds.
+    pub(super) fn total(&self) -> u64 {
+        self.weights()[ROOT as usize]
     }
 
     /// Whether a call of a node, or below it, counts.
@@ -231,9 +266,14 @@ impl<'a> Tree<'a> {
     }
 
     /// The values of [`COLUMNS`].
-    fn row(&self, trace: &TraceSet, id: NodeId, numbers: (u64, Option<u64>), depth: usize) -> Vec<Value> {
+    fn row(
+        &self,
+        trace: &TraceSet,
+        id: NodeId,
+        numbers: (u64, Option<u64>),
+        (depth, share): (usize, f64),
+    ) -> Vec<Value> {
         let node = &self.nodes[id as usize];
-        let total = self.nodes[ROOT as usize].totals.inclusive;
         let region = match node.label {
             Label::Region(region) => Some(region),
             Label::Root | Label::LostCaller | Label::MorePaths | Label::Untraced(_) => None,
@@ -252,7 +292,7 @@ impl<'a> Tree<'a> {
             number(region.map(|region| region.0)),
             counted(node.totals.calls),
             counted(node.totals.timed()),
-            known(Value::Share(node.totals.inclusive as f64 / total.max(1) as f64)),
+            known(Value::Share(share)),
             known(Value::Time(node.totals.inclusive)),
             known(if is_untraced { Value::Absent } else { Value::Time(node.totals.exclusive) }),
             library.map_or(Value::Absent, |library| Value::Name(library.to_owned())),
@@ -272,8 +312,19 @@ impl<'a> Tree<'a> {
 }
 
 impl Node {
+    /// Inclusive and exclusive time, and what tracing took of them, where it is known.
+    fn times(&self) -> Option<[Time; 2]> {
+        let [of_inclusive, of_exclusive] = self.tracing.filter(|_| self.totals.timed() > 0)?;
+        Some([Time::new(self.totals.inclusive, of_inclusive), Time::new(self.totals.exclusive, of_exclusive)])
+    }
+
+    /// Exclusive time, without tracing as far as it is known what that took.
+    fn own(&self) -> u64 {
+        self.times().map_or(self.totals.exclusive, |[_, exclusive]| exclusive.corrected())
+    }
+
     fn new(label: Label) -> Node {
-        Node { label, children: Vec::new(), totals: Totals::default() }
+        Node { label, children: Vec::new(), totals: Totals::default(), tracing: None }
     }
 }
 
@@ -313,7 +364,7 @@ impl Order {
         match self.0 {
             Sort::Calls => node.totals.calls,
             Sort::Inclusive => weight,
-            Sort::Exclusive => node.totals.exclusive,
+            Sort::Exclusive => node.own(),
             _ => 0,
         }
     }

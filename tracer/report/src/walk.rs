@@ -46,6 +46,9 @@ pub(super) trait Visitor {
 
     /// The same for all calls of a call path on a location, where they are folded.
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Self::Mark>) -> Self::Mark;
+
+    /// Called once, when all calls were visited.
+    fn finish(&mut self) {}
 }
 
 /// Who made a call, with the known calls that enclose it, the outermost first.
@@ -159,6 +162,7 @@ impl<V: Visitor> Walk<V> {
     /// Visits what still waits: nothing more will come.
     pub(super) fn finish(&mut self) {
         self.chunk(&mut []);
+        self.visitor.finish();
     }
 
     fn thread(&mut self, location: LocationId, calls: &[Call]) {

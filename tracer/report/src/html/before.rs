@@ -6,11 +6,12 @@ use serde_json::{Value as Json, json};
 use super::names::Names;
 use super::tables;
 use crate::about::About;
+use crate::corrected::Corrected;
 use crate::diff::per_second;
 use crate::part::Part;
 use crate::reading::Need;
-use crate::tree::{Order, Tree};
-use crate::{Error, Sort, walk};
+use crate::tree::Tree;
+use crate::{Error, walk};
 
 /// What a page needs of the earlier recording.
 pub(super) struct Before<'a> {
@@ -21,18 +22,19 @@ pub(super) struct Before<'a> {
 
 impl Before<'_> {
     pub(super) fn read(trace: &TraceSet, part: Option<Part>) -> Result<Before<'_>, Error> {
-        let need = part.map_or(Ok(Need::Paths), |part| part.of(trace).map(Need::Within))?;
-        let (walk, _) = walk(trace, need, Tree::of(trace))?;
+        let span = part.map(|part| part.of(trace)).transpose()?;
+        let need = span.map_or(Need::Paths, Need::Within);
+        let tree = Corrected::around(Tree::of(trace), trace).later_than(span.and_then(|span| span.from));
+        let (walk, _) = walk(trace, need, tree)?;
         let about = About::new(trace).of_part(part);
-        Ok(Before { about, tree: walk.visitor, trace })
+        Ok(Before { about, tree: walk.visitor.inside, trace })
     }
 
     /// Its call paths, at most so many, with functions and libraries of their own; the lengths of both recordings where
     /// times are compared per second.
     pub(super) fn told(&self, after: &About, most: usize) -> Result<Json, Error> {
-        let table = self.tree.table(self.trace, Order::new(Sort::Inclusive)?, Some(most));
         let mut names = Names::new(self.trace);
-        let tree = tables::tree(&table, &mut names);
+        let tree = tables::tree(&self.tree, self.trace, most, &mut names)?;
         let lengths = per_second(&self.about, after).map(|_| [self.about.length(), after.length()]);
         Ok(json!({
             "title": self.about.line(None),

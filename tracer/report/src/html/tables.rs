@@ -20,7 +20,7 @@ use crate::part::Span;
 use crate::reading::Reader;
 use crate::stats::TIMELESS;
 use crate::table::{Table, Value};
-use crate::tree::Tree;
+use crate::tree::{Order, Tree};
 use crate::waiting::{Balance, Waiting, Waits};
 use crate::walk::Walk;
 use crate::{By, Error, Sort};
@@ -31,9 +31,9 @@ const HISTOGRAMS: usize = 2_000;
 /// What gathers the tables.
 pub(super) struct Walks<'a> {
     functions: Walk<Counting<Corrected<'a, Groups<'a>>>>,
-    threads: Walk<Groups<'a>>,
-    processes: Walk<Groups<'a>>,
-    tree: Walk<Tree<'a>>,
+    threads: Walk<Corrected<'a, Groups<'a>>>,
+    processes: Walk<Corrected<'a, Groups<'a>>>,
+    tree: Walk<Corrected<'a, Tree<'a>>>,
     callers: Walk<Edges<'a>>,
     sites: Walk<Sites<'a>>,
     shares: Walk<Shares>,
@@ -51,7 +51,7 @@ pub(super) struct Tables<'a> {
     pub(super) callers: Edges<'a>,
     pub(super) sites: Sites<'a>,
     pub(super) shares: Shares,
-    /// Exclusive time of all functions in nanoseconds.
+    /// Exclusive time of all functions without tracing, in nanoseconds.
     pub(super) total: u64,
     /// How well processes and threads share the work.
     pub(super) balance: [Option<(Balance, &'static str)>; 2],
@@ -65,12 +65,12 @@ impl<'a> Walks<'a> {
             let groups = grouping.map(Groups::new).expect("these rows are no tree, and need no values");
             if span == Span::ALL { groups } else { groups.of_part() }
         };
-        let corrected = Corrected::around(groups(By::Function), trace).later_than(span.from);
+        let corrected = |by| Corrected::around(groups(by), trace).later_than(span.from);
         Walks {
-            functions: Walk::new(Counting::around(corrected, trace)),
-            threads: Walk::new(groups(By::Thread)),
-            processes: Walk::new(groups(By::Process)),
-            tree: Walk::new(Tree::of(trace)),
+            functions: Walk::new(Counting::around(corrected(By::Function), trace)),
+            threads: Walk::new(corrected(By::Thread)),
+            processes: Walk::new(corrected(By::Process)),
+            tree: Walk::new(Corrected::around(Tree::of(trace), trace).later_than(span.from)),
             callers: Walk::new(Edges::new(Depth::Caller, trace)),
             sites: Walk::new(Sites::new(trace)),
             shares: Walk::new(Shares::default()),
@@ -119,11 +119,10 @@ impl<'a> Walks<'a> {
         let total = groups.total();
         let mut functions = groups.table(Sort::Exclusive, losses);
         functions.forget(timeless);
-        counting.inside.add_to(&mut functions);
         counting.add_to(&mut functions);
         let waiting = self.waiting.visitor;
         waiting.add_to(&mut functions, counting.inside.inside.grouping());
-        let [mut threads, mut processes] = [self.threads, self.processes].map(|walk| walk.visitor);
+        let [mut threads, mut processes] = [self.threads, self.processes].map(|walk| walk.visitor.inside);
         for groups in [&mut threads, &mut processes] {
             groups.add_estimates(trace.estimates());
         }
@@ -142,7 +141,7 @@ impl<'a> Walks<'a> {
             histograms,
             threads,
             processes,
-            tree: self.tree.visitor,
+            tree: self.tree.visitor.inside,
             callers: self.callers.visitor,
             sites: self.sites.visitor,
             shares: self.shares.visitor,
@@ -195,8 +194,10 @@ pub(super) fn histograms(table: &Table, shown: &HashSet<RegionId>, names: &mut N
     told
 }
 
-/// Caller's row, function, calls, timed calls, inclusive and exclusive time and share of each node, callers first.
-pub(super) fn tree(table: &Table, names: &mut Names<'_>) -> Json {
+/// Caller's row, function, calls, timed calls, inclusive and exclusive time and share of each node, callers first: the
+/// `most` of them with most time. Shares are of the time without tracing.
+pub(super) fn tree(tree: &Tree<'_>, trace: &TraceSet, most: usize, names: &mut Names<'_>) -> Result<Json, Error> {
+    let table = &tree.table(trace, Order::new(Sort::Inclusive)?, Some(most));
     let mut places = std::collections::HashMap::new();
     let mut told = Vec::new();
     for (place, row) in table.rows.iter().enumerate() {
@@ -211,5 +212,5 @@ pub(super) fn tree(table: &Table, names: &mut Names<'_>) -> Json {
         let figures = ["calls", "timed", "inclusive_ns", "exclusive_ns", "share"].map(|key| rows::value(cell(key)));
         told.push([json!(parent), json!(rows::name(table, row, names))].into_iter().chain(figures).collect::<Json>());
     }
-    json!({ "rows": told, "left_out": table.left_out })
+    Ok(json!({ "rows": told, "left_out": table.left_out, "total_ns": tree.total() }))
 }

@@ -60,8 +60,8 @@ pub(super) fn verdicts(
     said.extend(slowdown_of(trace)?.map(|percent| (Tone::Warning, sentence(&slowdown(percent)))));
     said.extend(has_untimed.then(|| (Tone::Warning, not_timed(&tables.functions, info, part))));
     said.extend(mostly_tracing(tables));
-    said.extend(first_functions(&tables.functions, tables.total).map(|text| (Tone::Plain, text)));
-    said.extend(uneven(&tables.functions, tables.total).map(|text| (Tone::Plain, text)));
+    said.extend(first_functions(&tables.functions).map(|text| (Tone::Plain, text)));
+    said.extend(uneven(&tables.functions).map(|text| (Tone::Plain, text)));
     said.extend(balance(tables).map(|text| (Tone::Plain, text)));
     Ok(said.into_iter().map(|(tone, text)| json!([tone.name(), text])).collect())
 }
@@ -141,26 +141,26 @@ fn mostly_tracing(tables: &Tables<'_>) -> Option<(Tone, String)> {
 }
 
 /// Which functions have most of the time.
-fn first_functions(table: &Table, total: u64) -> Option<String> {
-    let time = |row: &[Value]| figure(table, row, "exclusive_ns").filter(|&time| time > 0);
-    let mut timed = table.rows.iter().filter_map(|row| Some((row, time(row)?)));
+fn first_functions(table: &Table) -> Option<String> {
+    let mut timed = table.rows.iter().filter_map(|row| Some((row, share(table, row, "exclusive_share")?)));
     let (first, most) = timed.next()?;
-    let share = |time: u64| 100.0 * time as f64 / total.max(1) as f64;
-    let mut text = format!("{} took {:.0} % of the traced time by itself", function(table, first), share(most));
+    let mut text = format!("{} took {:.0} % of the traced time by itself", function(table, first), 100.0 * most);
     let others: Vec<_> = timed.take(2).collect();
     if !others.is_empty() {
-        let sum = others.iter().fold(most, |sum, &(_, time)| sum.saturating_add(time));
+        let sum = others.iter().fold(most, |sum, &(_, share)| sum + share);
         let names: Vec<String> = others.iter().map(|&(row, _)| function(table, row)).collect();
-        text.push_str(&format!("; with {}, it is {:.0} %", names.join(" and "), share(sum)));
+        text.push_str(&format!("; with {}, it is {:.0} %", names.join(" and "), 100.0 * sum));
     }
     Some(text + ".")
 }
 
-/// The function of most time whose calls are quick as a rule, and some slow.
-fn uneven(table: &Table, total: u64) -> Option<String> {
+/// The function of most time whose calls are quick as a rule, and some slow. How long one waits differs by nature.
+fn uneven(table: &Table) -> Option<String> {
+    let waits = rows::column(table, "waits_for");
     let row = table.rows.iter().find(|row| {
         let figure = |key| figure(table, row, key);
-        let is_worth = figure("inclusive_ns").is_some_and(|time| time as f64 >= WORTH * total as f64);
+        let is_work = waits.is_none_or(|place| row[place].is_zero());
+        let is_worth = is_work && share(table, row, "share").is_some_and(|share| share >= WORTH);
         let [p50, p99] = ["p50_ns", "p99_ns"].map(|key| figure(key).unwrap_or(0));
         is_worth && p50 > 0 && p99 / p50 >= UNEVEN
     })?;
@@ -178,6 +178,14 @@ fn balance(tables: &Tables<'_>) -> Option<String> {
         UNBALANCED.. => format!("The {what} that works most works {ratio:.2} times the mean."),
         _ => format!("The work is spread evenly: no {what} works more than {ratio:.2} times the mean."),
     })
+}
+
+/// A part of the time without tracing, if there is one.
+fn share(table: &Table, row: &[Value], key: &str) -> Option<f64> {
+    match row[rows::column(table, key)?] {
+        Value::Share(share) if share > 0.0 => Some(share),
+        _ => None,
+    }
 }
 
 fn figure(table: &Table, row: &[Value], key: &str) -> Option<u64> {

@@ -89,7 +89,7 @@ const hash = (text) => [...text].reduce((sum, letter) => (Math.imul(sum, 33) ^ l
 
 const hues = (() => {
   const shares = new Map();
-  const self = data.functions.columns.findIndex((column) => column.key === "exclusive_ns") + 1;
+  const self = data.functions.columns.findIndex((column) => column.key === "exclusive_share") + 1;
   for (const row of data.functions.rows) {
     const library = functions[row[0]].library;
     shares.set(library, (shares.get(library) || 0) + (row[self] || 0));

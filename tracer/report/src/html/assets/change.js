@@ -8,7 +8,7 @@ const change = (() => {
   // A library keeps its name from version to version.
   const key = (fn, libraries) => `${fn.library >= 0 ? libraries[fn.library].split("/").pop().replace(/\.so.*/, "") : ""} ${fn.name}`;
   const paths = libraries.map((library) => library.path);
-  const earlier = treeOf(before.tree.rows, before.names.map(([name, library]) => ({ name, library })));
+  const earlier = treeOf(before.tree, before.names.map(([name, library]) => ({ name, library })));
   const scale = before.lengths ? before.lengths[1] / Math.max(before.lengths[0], 1) : 1;
   const of = new Map();
   const gone = [];

@@ -8,7 +8,7 @@ function drawFlame() {
     section.append(el("p", { class: "empty" }, "No call has a known time, so there is nothing to draw."));
     return;
   }
-  hint("flame", "Width is time with callees, all threads together. Click a box to zoom in, a name below to see that function; Enter shows the function of the chosen box.", leftOut(data.tree.left_out, "call paths with less time"));
+  hint("flame", "Width is time with callees, without tracing, all threads together. Click a box to zoom in, a name below to see that function; Enter shows the function of the chosen box.", leftOut(data.tree.left_out, "call paths with less time"));
   if (change) hint("flame", changeHint());
 
   // Browsers have a largest canvas: of deeper recursion a part is drawn, around the zoomed box.
@@ -119,8 +119,9 @@ function drawFlame() {
     if (!node) return tip.hide();
     if (node === root) return tip.show(event, "all traced calls", share(root), change ? wasText(tree.total, change.total) : "");
     const self = node.timed > 0 ? `${time(node.exclusive)} by itself, ` : "";
+    const recorded = node.inclusive > 1.01 * node.weight ? `${time(node.inclusive)} recorded, with tracing` : "";
     const untimed = node.calls - node.timed;
-    tip.show(event, node.fn.name, libraryName(node.fn), share(node), `${self}${count(node.calls)} calls`, untimed > 0 ? `${count(untimed)} of them not timed` : "", change ? wasText(node.weight, change.of.get(node.id)) : "");
+    tip.show(event, node.fn.name, libraryName(node.fn), share(node), recorded, `${self}${count(node.calls)} calls`, untimed > 0 ? `${count(untimed)} of them not timed` : "", change ? wasText(node.weight, change.of.get(node.id)) : "");
   });
   canvas.addEventListener("mouseleave", tip.hide);
   canvas.addEventListener("keydown", (event) => {

@@ -28,9 +28,12 @@ function sortedTable(columns, rows, options) {
     column.unit = column.unit || unitFor(Number.isFinite(size) ? size : 0);
   }
 
+  /** What a row goes by in the order of a column: its value, or what that is without tracing. */
+  const weight = (column, row) => (column.weight ? column.weight(row) : plain(column.value(row)));
+
   function compare(a, b) {
     const column = columns.find((column) => column.key === state.key) || columns[0];
-    const [x, y] = [plain(column.value(a)), plain(column.value(b))];
+    const [x, y] = [weight(column, a), weight(column, b)];
     // What is not known comes last, whatever the order.
     if (x === null || x === undefined) return y === null || y === undefined ? 0 : 1;
     if (y === null || y === undefined) return -1;
@@ -58,8 +61,8 @@ function sortedTable(columns, rows, options) {
     const data = { class: cellClass(column), "data-key": column.key, "data-value": raw === null || raw === undefined ? "" : raw };
     const td = el("td", data, column.render ? column.render(row) : shownValue(column, value));
     if (column.bar && column.largest > 0 && typeof raw === "number") {
-      const part = (100 * raw / column.largest).toFixed(2);
-      td.style.background = `linear-gradient(to left, var(--bar) ${part}%, transparent ${part}%)`;
+      const [all, own] = [raw, weight(column, row)].map((time) => (100 * time / column.largest).toFixed(2));
+      td.style.background = bar(own, all);
     }
     return td;
   }
@@ -81,6 +84,12 @@ function sortedTable(columns, rows, options) {
 
   draw();
   return table;
+}
+
+/** A bar behind a figure, in percent of its cell; what is tracing's own, between `own` and `all`, is hatched. */
+function bar(own, all) {
+  const solid = `linear-gradient(to left, var(--bar) ${own}%, transparent ${own}%)`;
+  return all - own < 0.5 ? solid : `${solid}, repeating-linear-gradient(135deg, var(--bar) 0 2px, transparent 2px 5px) right / ${all}% 100% no-repeat`;
 }
 
 const cellClass = (column) => (column.kind === "name" ? "name" : column.kind === "text" ? "text" : column.kind === "long" ? "text long" : null);
@@ -123,6 +132,15 @@ const figures = {
     return row && place > 0 ? row[place] : null;
   },
 };
+/** The columns of shares, which are of the time without tracing, of the columns of sums. */
+const SHARES = { inclusive_ns: "share", exclusive_ns: "exclusive_share" };
+
+/** A sum of a row without what tracing took of it, as far as that is known. */
+function ownTime(row, key) {
+  const share = row[figures.place(SHARES[key])];
+  return share === null ? null : share * data.total_ns;
+}
+
 const corrected = new Map(data.corrected.map(([id, ...times]) => [id, times]));
 
 /** Whether most of a function's recorded time may be tracing's own. */
@@ -154,7 +172,7 @@ function drawFunctions() {
   ranked.sort((a, b) => ((order.indexOf(a.key) + 1) || 9) - ((order.indexOf(b.key) + 1) || 9) || a.place - b.place);
   const usual = ranked.map((column) => ({
     key: column.key, title: column.title, kind: column.kind, help: HELP[column.key], hidden: !column.shown, usual: column.shown,
-    bar: column.key === "exclusive_ns" || column.key === "inclusive_ns", group: GROUPS[column.key], value: (row) => row[column.place],
+    bar: Boolean(SHARES[column.key]), weight: SHARES[column.key] && ((row) => ownTime(row, column.key)), group: GROUPS[column.key], value: (row) => row[column.place],
   }));
   const name = {
     key: "function", title: "function", kind: "name", value: (row) => functions[row[0]].name,
@@ -181,10 +199,10 @@ let functionTable = null;
 
 // ---- Call tree ----
 
-/** The nodes of rows, callers first, with functions from a list. */
-function treeOf(rows, functions) {
+/** The nodes of rows, callers first, with functions from a list; their weights are times without tracing. */
+function treeOf({ rows, total_ns }, functions) {
   const nodes = rows.map(([parent, name, calls, timed, inclusive, exclusive, share], id) => (
-    { id, parent, fn: functions[name], calls, timed, inclusive, exclusive, share, children: [], weight: inclusive || 0, depth: 0 }
+    { id, parent, fn: functions[name], calls, timed, inclusive, exclusive, share, children: [], weight: Math.round((share || 0) * total_ns), depth: 0 }
   ));
   const roots = [];
   for (const node of nodes) {
@@ -199,7 +217,7 @@ function treeOf(rows, functions) {
   return { nodes, roots, total };
 }
 
-const tree = treeOf(data.tree.rows, functions);
+const tree = treeOf(data.tree, functions);
 
 function drawTree() {
   const section = byId("tree");
@@ -232,7 +250,7 @@ function drawTree() {
     const known = (value) => (node.timed === 0 && node.calls > 0 ? null : value);
     const share = el("td", { "data-key": "share" }, node.share === null ? UNKNOWN : percent(node.share));
     const part = (100 * node.weight / (tree.total || 1)).toFixed(2);
-    share.style.background = `linear-gradient(to left, var(--bar) ${part}%, transparent ${part}%)`;
+    share.style.background = bar(part, part);
     const figure = (key, value, shown) => el("td", { "data-key": key, "data-value": value === null ? "" : value }, shown);
     return el("tr", {
       class: "row", "data-id": node.id, tabindex: 0, "aria-expanded": node.children.length ? String(isOpen) : null,
