@@ -6,6 +6,7 @@
 //! [`TraceSet`] opens many as one, and [`views()`] is SQL over their files. [`export`] turns a stored trace into one of the [`FORMATS`].
 
 mod consumer;
+mod costs;
 mod directory;
 mod error;
 mod export;
@@ -28,6 +29,7 @@ mod views;
 mod writer;
 
 pub use consumer::{Consumer, Delivery};
+pub use costs::{Cost, Costs, Traced};
 pub use directory::Owner;
 pub use error::Error;
 pub use export::{Destination, ExportError, Exported, FORMATS, Format, Selection, export};

@@ -14,8 +14,8 @@ use std::path::Path;
 
 use rtrace_exporters::{Destination, ExportError, Exported, FORMATS, Format, Selection, TraceSet, export};
 use rtrace_model::{
-    Call, CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, LibraryId, LocationId, Region, RegionId,
-    Sink as _, SymbolName, Timestamp,
+    Call, CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, ExitPolicy, LibraryId, LocationId,
+    Region, RegionId, Sink as _, SymbolName, Timestamp,
 };
 
 fn write(trace: &TraceSet, format: &Format, selection: &Selection, path: &Path) -> Result<Exported, ExportError> {
@@ -259,6 +259,39 @@ fn stacks_begin_with_the_untraced_functions_that_led_to_calls() {
     assert_eq!(of_calls, expected);
 }
 
+#[test]
+fn flame_graphs_go_by_the_time_without_tracing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut writer, path) = common::begin(folder.path());
+    writer.define(&Definition::Library(common::library(0))).unwrap();
+    writer.define(&Definition::Location(common::location(1))).unwrap();
+    let exit = ExitPolicy::ReturnSite;
+    let region = |id, single_stepped| Region { single_stepped, exit, stub: false, ..common::region(id) };
+    for region in [region(0, false), region(1, true)] {
+        writer.define(&Definition::Region(region)).unwrap();
+    }
+    let outer = Call { region: RegionId(0), start: Timestamp(2_000), duration: Some(10_000), ..common::call(1, 1) };
+    let outer = Call { parent: 0, depth: 0, child: 1_000, ..outer };
+    let inner =
+        Call { region: RegionId(1), start: Timestamp(3_000), duration: Some(1_000), child: 0, ..common::call(1, 2) };
+    writer.calls(&vec![Call { parent: 1, depth: 1, ..inner }, outer].into()).unwrap();
+    writer.finish(&common::summary()).unwrap();
+    let trace = TraceSet::open(&path).unwrap();
+    let text = |name: &str| {
+        let format = FORMATS.iter().find(|format| format.name == name).unwrap();
+        let output = folder.path().join(format.extension);
+        write(&trace, format, &Selection::default(), &output).unwrap();
+        golden::readable(name, &output)
+    };
+    // Of the callee 400 ns are tracing's, and of its caller 600 ns; what tracing the caller takes was not measured.
+    let folded = text("folded");
+    let times: Vec<&str> = folded.lines().filter_map(|line| line.rsplit(' ').next()).collect();
+    assert_eq!(times, ["8400", "600"], "{folded}");
+    assert!(text("flamegraph").contains(": 9.000 us (100.00 %), 8.400 us own, 1 calls"), "{}", text("flamegraph"));
+    // 1 call, 9000 ns and 8400 ns.
+    assert!(text("pprof").contains("2: [1, 168, 70, 208, 65]"), "{}", text("pprof"));
+}
+
 /// Two versions of a symbol in one library, and a function of one name in two.
 #[test]
 fn functions_of_one_name_are_told_apart_by_every_format() {
@@ -276,8 +309,8 @@ fn functions_of_one_name_are_told_apart_by_every_format() {
     }
     let call = |id: u32| Call {
         region: RegionId(id),
-        start: Timestamp(2_000 + 100 * u64::from(id)),
-        duration: Some(50),
+        start: Timestamp(2_000 + 10_000 * u64::from(id)),
+        duration: Some(5_000),
         child: 0,
         parent: 0,
         depth: 0,

@@ -12,6 +12,7 @@ use super::nesting::Visitor;
 use super::source::Source;
 use super::spool::Measured;
 use super::step::Step;
+use crate::{Costs, Traced};
 
 /// What stands above the root calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +36,18 @@ pub(super) struct Path {
     /// Nanoseconds of the timed calls, with and without traced callees.
     pub(super) inclusive: u64,
     pub(super) exclusive: u64,
+    /// What tracing took of the exclusive time, as far as that is known.
+    tracing: u64,
     /// One per call metric.
     pub(super) readings: Box<[Reading]>,
 }
 
 impl Path {
+    /// Exclusive time in nanoseconds without tracing, as far as it is known what that took.
+    pub(super) fn own(&self) -> u64 {
+        self.exclusive.saturating_sub(self.tracing)
+    }
+
     pub(super) fn calls(&self) -> u64 {
         self.endings.iter().sum()
     }
@@ -71,7 +79,7 @@ impl Paths {
 
     fn gather(source: &Source<'_>, roots: Roots, with_untraced: bool) -> Result<Paths, ExportError> {
         let untraced = with_untraced.then_some(source);
-        let mut paths = Paths::default();
+        let (mut paths, mut costs) = (Paths::default(), Costs::of(source));
         let nested = source.nested()?;
         for location in nested.locations() {
             let program = Step::Program(source.threads.thread(location).program);
@@ -83,7 +91,8 @@ impl Paths {
                     Some(paths.place(Some(program), Step::Thread(location)))
                 }
             };
-            nested.visit(location, &mut Folding { paths: &mut paths, untraced, root, open: Vec::new() })?;
+            let (paths, costs) = (&mut paths, costs.as_mut());
+            nested.visit(location, &mut Folding { paths, untraced, root, costs, open: Vec::new() })?;
         }
         Ok(paths)
     }
@@ -102,30 +111,69 @@ impl Paths {
     /// The place of the path that is `parent` and one step more.
     pub(super) fn place(&mut self, parent: Option<usize>, step: Step) -> usize {
         *self.places.entry((parent, step)).or_insert_with(|| {
-            self.all.push(Path { parent, step, endings: [0; 4], inclusive: 0, exclusive: 0, readings: Box::default() });
+            self.all.push(Path {
+                parent,
+                step,
+                endings: [0; 4],
+                inclusive: 0,
+                exclusive: 0,
+                tracing: 0,
+                readings: Box::default(),
+            });
             self.all.len() - 1
         })
     }
 }
 
-struct Folding<'p> {
+struct Folding<'p, 'c> {
     paths: &'p mut Paths,
     /// Who knows the untraced functions, if they are wanted.
     untraced: Option<&'p Source<'p>>,
     root: Option<usize>,
-    open: Vec<usize>,
+    /// What tracing took, if it is known.
+    costs: Option<&'p mut Costs<'c>>,
+    open: Vec<Open>,
 }
 
-impl Visitor for Folding<'_> {
+/// An open call.
+struct Open {
+    place: usize,
+    /// Absent where it is not timed.
+    end: Option<Timestamp>,
+}
+
+impl Folding<'_, '_> {
+    /// Takes off what tracing took of a call that is left: of its own time, and of that of the nearest timed call around it.
+    fn take_off(&mut self, place: usize, call: &Call) {
+        let Some(costs) = &mut self.costs else { return };
+        let caller = self.open.iter().rev().find(|open| open.end.is_some());
+        let cost = costs.cost(&Traced {
+            region: call.region,
+            location: call.location,
+            calls: 1,
+            stamped: u64::from(call.duration.is_some_and(|duration| duration > 0)),
+            share_returns: call.end().is_some() && call.end() == caller.and_then(|caller| caller.end),
+        });
+        for (place, took) in [(place, cost.inner)].into_iter().chain(caller.map(|caller| (caller.place, cost.outer())))
+        {
+            let tracing = &mut self.paths.all[place].tracing;
+            *tracing = tracing.saturating_add(took);
+        }
+    }
+}
+
+impl Visitor for Folding<'_, '_> {
     fn enter(&mut self, _: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
-        let parent = self.open.last().copied().or(self.root);
+        let parent = self.open.last().map(|open| open.place).or(self.root);
         let led_to = self.untraced.map_or_else(Vec::new, |source| source.led_to(&measured.call));
-        self.open.push(self.paths.place_call(parent, led_to, &measured.call));
+        let place = self.paths.place_call(parent, led_to, &measured.call);
+        self.open.push(Open { place, end: measured.call.end() });
         Ok(())
     }
 
     fn leave(&mut self, _: Timestamp, Measured { call, readings, .. }: &Measured) -> Result<(), ExportError> {
-        let place = self.open.pop().expect("a call is entered before it is left");
+        let Open { place, .. } = self.open.pop().expect("a call is entered before it is left");
+        self.take_off(place, call);
         let path = &mut self.paths.all[place];
         path.endings[call.ending as usize] += 1;
         path.inclusive = path.inclusive.saturating_add(call.duration.unwrap_or(0));

@@ -8,18 +8,14 @@
 //! - exclusive time = as recorded − inner − Σ (whole(D) − inner(D)), over those D that it made
 //!   itself: inner(D) is in the duration of D, which is not in the exclusive time.
 //!
-//! A call that ends at the same moment as the call that made it shares that one's probe: its caller only
-//! returns from there. How much of what tracing takes outside of the time stamps belongs to the return
-//! was not measured; half of it is taken off, and the other half is uncertain.
-//!
 //! A call may cost more now than in the measurement: caches are colder, and the machine's speed drifts. The
 //! error that is stated is how much the measurement depended on the call's surroundings, summed as if every call
 //! were off to the same side, and a fifth of what is taken off. Where more than a third of a time would
 //! have to be taken off, nothing is said.
 
 use foldhash::HashMap;
-use rtrace_exporters::{CallValues, TraceSet};
-use rtrace_model::{Batch, Call, CallCost, FoldedPath, Location, LocationId, RegionId, Timestamp, histogram_bucket};
+use rtrace_exporters::{CallValues, Cost, Costs, TraceSet, Traced};
+use rtrace_model::{Batch, Call, FoldedPath, Timestamp, histogram_bucket};
 
 use super::key::Key;
 use super::time::{Rows, Tracing};
@@ -28,12 +24,10 @@ use super::walk::{Caller, Visitor};
 /// Sums what tracing took by the mark that the visitor inside gives calls, and tells it what its rows are without.
 pub(super) struct Corrected<'a, V> {
     pub(super) inside: V,
-    trace: &'a TraceSet,
-    /// Whether it is known what tracing cost.
-    is_calibrated: bool,
+    /// Absent where it is not known what tracing cost.
+    costs: Option<Costs<'a>>,
     /// Of calls that began earlier not all callees are known.
     from: Option<Timestamp>,
-    costs: HashMap<(RegionId, LocationId), Costs>,
     rows: HashMap<Key, Row>,
     visits: u64,
 }
@@ -47,26 +41,6 @@ struct Row {
     is_cut: bool,
     /// The last visit that came by this row, so that recursion does not count twice.
     visit: u64,
-}
-
-/// What a call costs whose time is known, and one of which one probe saw both ends or only the entry.
-#[derive(Clone, Copy, Default)]
-struct Costs {
-    stamped: Option<CallCost>,
-    other: Option<CallCost>,
-}
-
-/// Calls that are looked at together: of one region on one location, made by one call path.
-#[derive(Clone, Copy)]
-struct Calls {
-    region: RegionId,
-    location: LocationId,
-    calls: u64,
-    /// Of these, calls between two time stamps: not those of which one probe saw both ends, which
-    /// take 0 ns.
-    stamped: u64,
-    /// Whether they end with the call that made them, at the same probe.
-    share_returns: bool,
 }
 
 impl<V: Visitor<Mark = Key> + Rows> Visitor for Corrected<'_, V> {
@@ -86,14 +60,11 @@ impl<V: Visitor<Mark = Key> + Rows> Visitor for Corrected<'_, V> {
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
         let mark = self.inside.visit(call, caller);
-        if !self.is_calibrated {
-            return mark;
-        }
         let end = call.end();
         let of_caller = caller.timed().next_back().map(|open| open.end);
         self.add(
             mark,
-            &Calls {
+            &Traced {
                 region: call.region,
                 location: call.location,
                 calls: 1,
@@ -114,15 +85,12 @@ impl<V: Visitor<Mark = Key> + Rows> Visitor for Corrected<'_, V> {
 
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Key>) -> Key {
         let mark = self.inside.visit_path(path, caller);
-        if !self.is_calibrated {
-            return mark;
-        }
         let instant = match &path.detail {
             Some(detail) => path.unseen.saturating_add(detail.instant),
             None if path.inclusive == 0 => path.calls,
             None => path.unseen + path.histogram[histogram_bucket(0)],
         };
-        let all = Calls {
+        let all = Traced {
             region: path.region,
             location: path.location,
             calls: path.calls,
@@ -132,17 +100,17 @@ impl<V: Visitor<Mark = Key> + Rows> Visitor for Corrected<'_, V> {
         let sharing = path.detail.as_ref().map_or([0; 2], |of| [of.ended_with_caller, of.instant_with_caller]);
         let calls = sharing[0].saturating_add(sharing[1]);
         let others =
-            Calls { calls: all.calls.saturating_sub(calls), stamped: all.stamped.saturating_sub(sharing[0]), ..all };
+            Traced { calls: all.calls.saturating_sub(calls), stamped: all.stamped.saturating_sub(sharing[0]), ..all };
         self.add(mark, &others, caller);
         if calls > 0 {
-            self.add(mark, &Calls { calls, stamped: sharing[0], share_returns: true, ..all }, caller);
+            self.add(mark, &Traced { calls, stamped: sharing[0], share_returns: true, ..all }, caller);
         }
         mark
     }
 
     fn finish(&mut self) {
         self.inside.finish();
-        if self.is_calibrated {
+        if self.costs.is_some() {
             let known = self.rows.drain().filter(|(_, row)| !row.is_cut);
             self.inside.take_off(known.map(|(mark, row)| (mark, [row.inclusive, row.exclusive])).collect());
         }
@@ -151,17 +119,7 @@ impl<V: Visitor<Mark = Key> + Rows> Visitor for Corrected<'_, V> {
 
 impl<'a, V> Corrected<'a, V> {
     pub(super) fn around(inside: V, trace: &'a TraceSet) -> Corrected<'a, V> {
-        let is_known = |location: &Location| !calibration(trace, location.id).is_empty();
-        let is_calibrated = trace.locations().iter().all(is_known);
-        Corrected {
-            inside,
-            trace,
-            is_calibrated,
-            from: None,
-            costs: HashMap::default(),
-            rows: HashMap::default(),
-            visits: 0,
-        }
+        Corrected { inside, costs: Costs::of(trace), from: None, rows: HashMap::default(), visits: 0 }
     }
 
     /// Of the calls that ended later than that only.
@@ -169,13 +127,14 @@ impl<'a, V> Corrected<'a, V> {
         Corrected { from, ..self }
     }
 
-    fn add(&mut self, mark: u32, calls: &Calls, caller: Caller<'_, Key>) {
+    fn add(&mut self, mark: u32, calls: &Traced, caller: Caller<'_, Key>) {
+        let Some(cost) = self.costs.as_mut().map(|costs| costs.cost(calls)) else { return };
+        let Cost { inner, whole, spread } = cost;
         self.visits += 1;
         let visit = self.visits;
-        let (inner, whole, spread) = self.cost(calls);
         // Where a caller was not timed, the call is in the exclusive time of that one's caller.
         if let (Caller::Known(_), Some(direct)) = (caller, caller.timed().next_back()) {
-            self.row(direct.mark).exclusive.add(whole.saturating_sub(inner), spread);
+            self.row(direct.mark).exclusive.add(cost.outer(), spread);
         }
         for open in caller.timed() {
             let above = self.row(open.mark);
@@ -193,37 +152,13 @@ impl<'a, V> Corrected<'a, V> {
     fn row(&mut self, mark: Key) -> &mut Row {
         self.rows.entry(mark).or_default()
     }
-
-    /// Inner and whole cost of the calls, and their spread.
-    fn cost(&mut self, calls: &Calls) -> (u64, u64, u64) {
-        let trace = self.trace;
-        let costs = *self.costs.entry((calls.region, calls.location)).or_insert_with(|| {
-            let Some(region) = trace.region(calls.region) else { return Costs::default() };
-            let of = |is_timed| CallCost::of(calibration(trace, calls.location), region, is_timed);
-            Costs { stamped: of(true), other: of(false) }
-        });
-        let times = |cost: Option<CallCost>, is_stamped: bool, count: u64| {
-            let Some(CallCost { inner, whole, spread, .. }) = cost else { return (0, 0, 0) };
-            let inner = if is_stamped { inner } else { 0 };
-            let unshared = if calls.share_returns { whole.saturating_sub(inner) / 2 } else { 0 };
-            let whole = if calls.share_returns { inner + unshared } else { whole };
-            (inner * count, whole * count, (spread + unshared) * count)
-        };
-        let stamped = times(costs.stamped, true, calls.stamped);
-        let others = times(costs.other, false, calls.calls.saturating_sub(calls.stamped));
-        (stamped.0, stamped.1 + others.1, stamped.2 + others.2)
-    }
-}
-
-fn calibration(trace: &TraceSet, location: LocationId) -> &[CallCost] {
-    trace.header_of(location).map_or(&[], |header| header.calibration.as_slice())
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{ExitPolicy, Header, Sink};
+    use rtrace_model::{CallCost, ExitPolicy, Header, Sink};
 
     use super::*;
     use crate::grouping::Grouping;

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use rtrace_model::{Library, LibraryId, escape, format_ns};
 
 use super::super::format::{Form, Format};
-use super::super::paths::{Paths, Roots, readable, remarkable};
+use super::super::paths::{Path, Paths, Roots, readable, remarkable};
 use super::super::remarks::remarks;
 use super::super::step::Step;
 use super::super::{ExportError, Source};
@@ -20,7 +20,7 @@ pub(super) const FORMAT: Format = Format {
     summary: "Flame graph: an SVG file that zooms and searches",
     extension: "svg",
     opens_in: "any browser",
-    keeps: "time and number of calls of every call path, by process, threads together; endings; losses in the caption",
+    keeps: "time without tracing and number of calls of every call path, by process, threads together; endings; losses in the caption",
     omits: "threads, times of single calls, counters; paths narrower than a tenth of a pixel",
     untimed: "counted, a box as wide as their timed callees",
     form: Form::File(write),
@@ -107,7 +107,7 @@ struct Graph {
 
 impl Graph {
     fn new(source: &Source<'_>, paths: &Paths) -> Graph {
-        let mut widths: Vec<u64> = paths.all.iter().map(|path| path.exclusive).collect();
+        let mut widths: Vec<u64> = paths.all.iter().map(Path::own).collect();
         let (mut children, mut roots) = (vec![Vec::new(); widths.len()], Vec::new());
         let (mut depths, mut depth) = (vec![0; widths.len()], 0);
         for (place, path) in paths.all.iter().enumerate() {
@@ -202,7 +202,7 @@ impl Graph {
         let share = 100.0 * width as f64 / self.whole.max(1) as f64;
         let mut said = format!("{} ({share:.2} %)", format_ns(width));
         if let Step::Function(_) = path.step {
-            said.push_str(&format!(", {} own, {} calls", readable(path.exclusive, path.endings), path.calls()));
+            said.push_str(&format!(", {} own, {} calls", readable(path.own(), path.endings), path.calls()));
             remarkable(path.endings).for_each(|(ending, calls)| said.push_str(&format!(", {calls} {ending}")));
         }
         said
@@ -217,7 +217,7 @@ fn libraries(source: &Source<'_>, paths: &Paths) -> Vec<(LibraryId, u64, u32)> {
             && let Some(region) = source.region(id)
         {
             let time = times.entry(region.library).or_default();
-            *time = time.saturating_add(path.exclusive);
+            *time = time.saturating_add(path.own());
         }
     }
     let mut sorted: Vec<(LibraryId, u64)> = times.into_iter().collect();

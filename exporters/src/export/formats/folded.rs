@@ -1,5 +1,5 @@
 //! Folded stacks: a line per call path, its steps separated by semicolons, then the nanoseconds
-//! spent there without callees. See <https://github.com/brendangregg/FlameGraph>.
+//! spent there without callees and tracing. See <https://github.com/brendangregg/FlameGraph>.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ pub(super) const FORMAT: Format = Format {
     summary: "Folded stacks: call paths with their own time",
     extension: "folded",
     opens_in: "flamegraph.pl, inferno, speedscope, any text tool",
-    keeps: "exclusive time in ns of every call path, by process and thread",
+    keeps: "exclusive time in ns, without tracing, of every call path, by process and thread",
     omits: "number and times of single calls, endings, losses, counters",
     untimed: "left out: no time",
     form: Form::File(write),
@@ -24,10 +24,10 @@ pub(super) const FORMAT: Format = Format {
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let paths = Paths::with_untraced(source, Roots::Thread)?;
     for place in 0..paths.all.len() {
-        let time = paths.all[place].exclusive;
-        if time == 0 {
+        if paths.all[place].exclusive == 0 {
             continue;
         }
+        let time = paths.all[place].own();
         let mut steps: Vec<String> = paths.upward(place).map(|path| step(source, path.step)).collect();
         steps.reverse();
         writeln!(output, "{} {time}", steps.join(";"))?;

@@ -14,19 +14,22 @@ use super::super::protobuf::Message;
 use super::super::remarks::remarks;
 use super::super::step::Step;
 use super::super::{ExportError, Source};
-use crate::UntracedId;
+use crate::{Costs, UntracedId};
 
 pub(super) const FORMAT: Format = Format {
     name: "pprof",
     summary: "pprof's profile: call paths with calls and own time",
     extension: "pb.gz",
     opens_in: "pprof, go tool pprof, Grafana Pyroscope, speedscope",
-    keeps: "number of calls, own time in ns and counters of every call path, contexts, by process and thread (labels); \
+    keeps: "number of calls, own time in ns, with and without tracing, and counters of every call path, contexts, by process and thread (labels); \
             losses as comments",
     omits: "times of single calls, endings",
     untimed: "counted, no time",
     form: Form::File(write),
 };
+
+/// The own time without tracing, which is what tools show first where it is known.
+const CORRECTED: &str = "corrected_time";
 
 /// Fields of the messages, by the names that the schema gives them.
 mod field {
@@ -65,10 +68,18 @@ mod field {
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let paths = Paths::with_untraced(source, Roots::Thread)?;
-    let mut profile = Profile { source, texts: HashMap::new(), untraced: HashMap::new(), message: Message::new() };
+    let mut profile = Profile {
+        source,
+        is_corrected: Costs::of(source).is_some(),
+        texts: HashMap::new(),
+        untraced: HashMap::new(),
+        message: Message::new(),
+    };
     profile.text("");
+    let times = if profile.is_corrected { &["time", CORRECTED][..] } else { &["time"] };
+    let sums = [("calls", "count")].into_iter().chain(times.iter().map(|&name| (name, "nanoseconds")));
     let metrics = source.call_metrics().iter().map(|metric| (metric.name.as_str(), metric.unit.as_str()));
-    for (name, unit) in [("calls", "count"), ("time", "nanoseconds")].into_iter().chain(metrics) {
+    for (name, unit) in sums.chain(metrics) {
         let mut kind = Message::new();
         kind.int(field::TYPE_NAME, profile.text(name)).int(field::TYPE_UNIT, profile.text(unit));
         profile.message.message(field::SAMPLE_TYPE, &kind);
@@ -95,7 +106,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
         let comment = profile.text(&format!("{name}: {text}"));
         profile.message.int(field::COMMENT, comment);
     }
-    let time = profile.text("time");
+    let time = profile.text(times.last().unwrap_or(&CORRECTED));
     profile.message.int(field::DEFAULT_SAMPLE_TYPE, time);
 
     let mut output = GzEncoder::new(output, Compression::default());
@@ -107,6 +118,8 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
 /// A profile under construction.
 struct Profile<'a> {
     source: &'a Source<'a>,
+    /// Whether it is known what tracing took.
+    is_corrected: bool,
     texts: HashMap<String, u64>,
     untraced: HashMap<UntracedId, u64>,
     message: Message,
@@ -132,9 +145,10 @@ impl Profile<'_> {
             Step::Program(_) | Step::Thread(_) => None,
         });
         sample.packed(field::SAMPLE_LOCATIONS, locations);
+        let own = self.is_corrected.then(|| path.own());
         let readings = (0..self.source.call_metrics().len())
             .map(|metric| path.readings.get(metric).map_or(0, |reading| reading.exclusive()));
-        sample.packed(field::SAMPLE_VALUES, [path.calls(), path.exclusive].into_iter().chain(readings));
+        sample.packed(field::SAMPLE_VALUES, [path.calls(), path.exclusive].into_iter().chain(own).chain(readings));
         for path in paths.upward(place) {
             let Step::Thread(location) = path.step else { continue };
             let source = self.source;
