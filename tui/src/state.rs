@@ -27,7 +27,7 @@ use self::function::{Function, WithoutRecord};
 use self::history::{History, SLOTS};
 use self::log::Log;
 use self::paths::Paths;
-use self::thread::{Settle, Thread};
+use self::thread::{Settle, Settled, Thread};
 use self::values::Recorded;
 
 const SECOND: u64 = 1_000_000_000;
@@ -222,15 +222,15 @@ impl State {
 
     /// What calls cost, before any function is defined.
     pub fn calibrate(&mut self, costs: &[CallCost]) {
+        self.costs = costs.to_vec();
         if self.span == Span::Live && !costs.is_empty() {
-            self.costs = costs.to_vec();
             self.overhead = Some(0.0);
         }
     }
 
-    /// Nanoseconds of a call, as far as it is known.
-    fn cost(&self, region: &Region) -> u64 {
-        CallCost::of(&self.costs, region, region.exit != ExitPolicy::EntryOnly).map_or(0, |cost| cost.whole)
+    /// What a call costs, as far as it is known.
+    fn cost(&self, region: &Region) -> Option<CallCost> {
+        CallCost::of(&self.costs, region, region.exit != ExitPolicy::EntryOnly)
     }
 
     /// Takes in a definition.
@@ -364,7 +364,7 @@ impl State {
                 if let Some(Some(function)) = self.functions.get_mut(call.region.index()) {
                     function.add(call, slot.number);
                     add_exclusive(&mut function.counts, counts(batch, index));
-                    cost += function.cost;
+                    cost += function.cost.map_or(0, |cost| cost.whole);
                 }
             }
             self.settle_crowd(location);
@@ -427,7 +427,7 @@ impl State {
         let slot = self.told_slot();
         let Some(thread) = self.threads.get_mut(&location) else { return };
         let (functions, history, calls, mut cost) = (&mut self.functions, &mut self.history, &mut self.calls, 0);
-        thread.fold(rows, are_last, &mut self.merged, &mut self.room, |more, is_outermost| {
+        thread.fold(rows, are_last, &mut self.merged, &mut self.room, |more, is_outermost, caller| {
             *calls += more.calls;
             self.untimed += more.unseen;
             if let Some(slot) = slot {
@@ -435,8 +435,9 @@ impl State {
             }
             if let Some(Some(function)) = functions.get_mut(more.region.index()) {
                 function.fold(more, is_outermost, slot);
-                cost += function.cost.saturating_mul(more.calls);
+                cost += function.cost.map_or(0, |cost| cost.whole.saturating_mul(more.calls));
             }
+            take_off(functions, more.region, caller, more.calls);
         });
         if let Some(overhead) = &mut self.overhead {
             *overhead += cost as f64;
@@ -456,7 +457,9 @@ impl State {
     fn settle_thread(&mut self, location: LocationId, until: Settle) {
         let Some(thread) = self.threads.get_mut(&location) else { return };
         let functions = &mut self.functions;
-        thread.settle(until, &mut self.merged, &mut self.room, |region, inclusive, counts| {
+        thread.settle(until, &mut self.merged, &mut self.room, |Settled { region, caller, inclusive, counts }| {
+            take_off(functions, region, caller, 1);
+            let Some(inclusive) = inclusive else { return };
             if let Some(Some(function)) = functions.get_mut(region.index()) {
                 add_inclusive(&mut function.counts, counts.iter().copied());
                 function.inclusive = function.inclusive.saturating_add(inclusive);
@@ -614,6 +617,20 @@ impl State {
         figures
     }
 
+    /// Of each of these paths, which have these figures, the exclusive time without tracing, as far as it is known what
+    /// that took.
+    pub fn own_times(&self, paths: &Paths, figures: &[Totals]) -> Vec<u64> {
+        let mut tracing = vec![0_u64; figures.len()];
+        for (index, (node, figures)) in paths.nodes().iter().zip(figures).enumerate() {
+            let function = node.function().and_then(|region| self.function(region));
+            let Some(cost) = function.and_then(|function| function.cost) else { continue };
+            tracing[index] = tracing[index].saturating_add(cost.inner.saturating_mul(figures.timed()));
+            let above = &mut tracing[node.parent as usize];
+            *above = above.saturating_add(outer(cost).saturating_mul(figures.calls));
+        }
+        figures.iter().zip(tracing).map(|(figures, tracing)| figures.exclusive.saturating_sub(tracing)).collect()
+    }
+
     /// What the calls of each of these paths counted, by counter; paths at the end may be missing.
     pub fn merged_counts(&self) -> Vec<Vec<Count>> {
         let mut counts = self.merged.counts().to_vec();
@@ -628,6 +645,20 @@ impl State {
             }
         }
         counts
+    }
+}
+
+/// What tracing a call takes of the time of its caller beside that of the call itself.
+fn outer(cost: CallCost) -> u64 {
+    cost.whole.saturating_sub(cost.inner)
+}
+
+/// Takes off the time of `caller` what tracing so many calls to a function took of it.
+fn take_off(functions: &mut [Option<Function>], region: RegionId, caller: Option<RegionId>, calls: u64) {
+    let cost = functions.get(region.index()).and_then(|function| function.as_ref()?.cost);
+    let caller = caller.and_then(|caller| functions.get_mut(caller.index())?.as_mut());
+    if let (Some(cost), Some(caller)) = (cost, caller) {
+        caller.take_off(outer(cost).saturating_mul(calls));
     }
 }
 

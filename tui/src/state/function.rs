@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use rtrace_model::{
-    Call, Count, Ending, Estimate, ExitPolicy, Latency, LibraryId, LocationId, Missed, PathProfile, RegionId, Timestamp,
+    Call, CallCost, Count, Ending, Estimate, ExitPolicy, Latency, LibraryId, LocationId, Missed, PathProfile, RegionId,
+    Timestamp,
 };
 
 use super::counters::{Counters, add_exclusive, add_inclusive};
@@ -12,6 +13,9 @@ use super::history::{CLASSES, History, class_of_bucket};
 
 /// Slowest calls that are kept of each function.
 const SLOWEST: usize = 8;
+
+/// The part of a time from which on it is marked that tracing took so much of it, in percent.
+const MARKED: u64 = 30;
 
 /// A region with its calls so far. Times in nanoseconds, as `rtrace report` defines them.
 #[derive(Clone, Debug)]
@@ -28,8 +32,8 @@ pub struct Function {
     pub exit: ExitPolicy,
     /// Size of its code in bytes.
     pub size: u64,
-    /// What a call costs the program in nanoseconds, about; 0 where that is not known.
-    pub cost: u64,
+    /// What a call costs the program, about, where that is known.
+    pub cost: Option<CallCost>,
     /// Calls of any ending.
     pub calls: u64,
     /// Calls without a record, beside these: counted, and about so many not seen.
@@ -42,6 +46,8 @@ pub struct Function {
     pub inclusive: u64,
     /// Time in its calls without traced callees.
     pub exclusive: u64,
+    /// What tracing took of that, in its calls and around those that they made, as far as it is known.
+    tracing: u64,
     /// What its calls counted, by counter, under the same rules as the times; empty where nothing is counted.
     pub counts: Vec<Count>,
     /// Calls known to be lost.
@@ -125,13 +131,14 @@ impl Function {
             library,
             exit,
             size,
-            cost: 0,
+            cost: None,
             calls: 0,
             without_record: WithoutRecord::default(),
             unseen: 0,
             unwound: 0,
             inclusive: 0,
             exclusive: 0,
+            tracing: 0,
             counts: Vec::new(),
             lost: 0,
             history: History::default(),
@@ -150,6 +157,7 @@ impl Function {
         self.calls += 1;
         self.unseen += u64::from(!call.is_timed());
         self.exclusive = self.exclusive.saturating_add(call.exclusive().unwrap_or(0));
+        self.take_off(call.duration.filter(|&duration| duration > 0).and(self.cost).map_or(0, |cost| cost.inner));
         let duration = ended_after(call);
         self.history.add(slot, duration);
         let Some(duration) = duration else { return };
@@ -173,6 +181,8 @@ impl Function {
         }
         add_exclusive(&mut self.counts, more.counts.iter().copied());
         self.exclusive = self.exclusive.saturating_add(more.exclusive);
+        let timed = more.calls.saturating_sub(more.unseen);
+        self.take_off(self.cost.map_or(0, |cost| cost.inner.saturating_mul(timed)));
         if let Some(slot) = slot {
             self.history.fold(slot, more.calls, &more.histogram);
         }
@@ -182,6 +192,22 @@ impl Function {
             self.max = self.max.max(more.max);
             self.latency.record_folded(&more.histogram);
         }
+    }
+
+    /// Takes off nanoseconds that are in its exclusive time, but tracing's.
+    pub fn take_off(&mut self, tracing: u64) {
+        self.tracing = self.tracing.saturating_add(tracing);
+    }
+
+    /// Exclusive time without tracing, as far as it is known what that took: what it has in the order of functions, and
+    /// what shares are of.
+    pub fn own(&self) -> u64 {
+        self.exclusive.saturating_sub(self.tracing)
+    }
+
+    /// Whether tracing took so much of its exclusive time that this says little of the program.
+    pub fn is_mostly_tracing(&self) -> bool {
+        self.exclusive > 0 && u128::from(self.tracing) * 100 > u128::from(self.exclusive) * u128::from(MARKED)
     }
 
     /// Keeps a call if it is among the slowest, without counting it.

@@ -49,6 +49,16 @@ pub struct Node {
     recent: Option<PathIndex>,
 }
 
+impl Node {
+    /// The function whose calls it stands for.
+    pub fn function(&self) -> Option<RegionId> {
+        match self.label {
+            Label::Region(region) => Some(region),
+            Label::Root | Label::LostCaller | Label::MorePaths => None,
+        }
+    }
+}
+
 /// A tree of call paths.
 #[derive(Debug)]
 pub struct Paths {

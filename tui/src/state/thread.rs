@@ -73,6 +73,19 @@ impl Settle {
     pub const ALL: Settle = Settle { before: Timestamp(u64::MAX), lost_before: Timestamp(u64::MAX) };
 }
 
+/// What is told of a call when its callers are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Settled<'a> {
+    /// Its function.
+    pub region: RegionId,
+    /// The function that made it, where that is traced.
+    pub caller: Option<RegionId>,
+    /// Its time, unless it is nested in a call of the same function.
+    pub inclusive: Option<u64>,
+    /// What it counted.
+    pub counts: &'a [Count],
+}
+
 /// A call whose path is known.
 #[derive(Clone, Copy)]
 struct Known {
@@ -185,15 +198,15 @@ impl Thread {
     }
 
     /// Takes in calls that are folded by call path; of callers that are not known after the last
-    /// ones nothing is to come. `told` gets what is new, and whether it is nested in no call of the
-    /// same function.
+    /// ones nothing is to come. `told` gets what is new, whether it is nested in no call of the
+    /// same function, and the function that called it.
     pub fn fold(
         &mut self,
         rows: &[&PathProfile],
         are_last: bool,
         merged: &mut Paths,
         room: &mut usize,
-        mut told: impl FnMut(&PathProfile, bool),
+        mut told: impl FnMut(&PathProfile, bool, Option<RegionId>),
     ) {
         let mut folded = std::mem::take(&mut self.folded);
         folded.take(rows, are_last, |caller, row| {
@@ -204,7 +217,7 @@ impl Thread {
             }
             let (path, is_outermost) = self.put(parent, row.region, Totals::of_path(row), merged, room);
             self.count_on(path, parent, &row.counts);
-            told(row, is_outermost);
+            told(row, is_outermost, self.paths.node(parent).function());
             path
         });
         self.folded = folded;
@@ -241,15 +254,8 @@ impl Thread {
         }
     }
 
-    /// Puts calls whose callers are known on their paths. `outer` is told the inclusive time and
-    /// counts of each that is not nested in a call of the same function.
-    pub fn settle(
-        &mut self,
-        until: Settle,
-        merged: &mut Paths,
-        room: &mut usize,
-        mut outer: impl FnMut(RegionId, u64, &[Count]),
-    ) {
+    /// Puts calls whose callers are known on their paths, and tells of each.
+    pub fn settle(&mut self, until: Settle, merged: &mut Paths, room: &mut usize, mut told: impl FnMut(Settled<'_>)) {
         if !self.is_in_order {
             self.pending.sort_by_key(|Pending { call, end, .. }| (*end, Reverse(call.id)));
             self.is_in_order = true;
@@ -289,9 +295,8 @@ impl Thread {
             let is_outermost = is_first || is_whole && !around.iter().any(|above| above.timed == Some(call.region));
             let counts = &all_counts[pending.counts.start as usize..pending.counts.end as usize];
             self.count_on(path, parent, counts);
-            if is_outermost {
-                outer(call.region, figures.inclusive, counts);
-            }
+            let (caller, inclusive) = (self.paths.node(parent).function(), is_outermost.then_some(figures.inclusive));
+            told(Settled { region: call.region, caller, inclusive, counts });
             around.push(Known { id: call.id, path, timed });
         }
         self.crowd = CROWD.max(2 * waiting.len());

@@ -399,6 +399,9 @@ fn facts<'a>(function: &Function, state: &State, counted: &'a [Figure]) -> Vec<(
         ("p99", percentile(function.p99())),
         ("max", known(function.max())),
     ];
+    if function.is_mostly_tracing() {
+        facts.push(("without tracing", time(function.own())));
+    }
     if let Some(part) = function.off_cpu(&state.counters) {
         facts.push(("off CPU", format!("{} % of exclusive", share(part))));
     }

@@ -135,8 +135,8 @@ pub struct Facts<'a> {
     state: &'a State,
     theme: Theme,
     colours: Colours,
-    /// Sum of the exclusive times of all functions.
-    exclusive: u64,
+    /// Sum of the own times of all functions.
+    own: u64,
 }
 
 impl Facts<'_> {
@@ -174,17 +174,24 @@ pub const COLUMNS: [Figure; 13] = [
     },
     Figure {
         column: Column::time("exclusive", TIME, 38),
-        text: |_, function| Cell::time(function.time(function.exclusive)),
-        order: |_, a, b| b.exclusive.cmp(&a.exclusive),
+        text: |facts, function| {
+            let time = function.time(function.exclusive);
+            if function.is_mostly_tracing() {
+                Cell::marked(time, "!").styled(facts.theme.bad())
+            } else {
+                Cell::time(time)
+            }
+        },
+        order: |_, a, b| b.own().cmp(&a.own()),
     },
     Figure {
         column: Column::number("share %", 13, 50),
         text: |facts, function| {
-            let share = |time: u64| time as f64 / facts.exclusive.max(1) as f64;
+            let share = |time: u64| time as f64 / facts.own.max(1) as f64;
             let off_cpu = function.off_cpu(&facts.state.counters).unwrap_or(0.0);
-            Cell::share(function.time(function.exclusive).map(share), off_cpu).styled(facts.library(function))
+            Cell::share(function.time(function.own()).map(share), off_cpu).styled(facts.library(function))
         },
-        order: |_, a, b| b.exclusive.cmp(&a.exclusive),
+        order: |_, a, b| b.own().cmp(&a.own()),
     },
     Figure {
         column: Column::time("mean", 10, 132),
@@ -266,12 +273,13 @@ pub fn arrange(app: &mut App, state: &State) {
 }
 
 fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
-    let exclusive = state.functions().map(|function| function.exclusive).fold(0, u64::saturating_add);
-    let facts = Facts { state, theme: app.theme, colours: Colours::of(state, app.theme), exclusive };
+    let own = state.functions().map(Function::own).fold(0, u64::saturating_add);
+    let facts = Facts { state, theme: app.theme, colours: Colours::of(state, app.theme), own };
     let bars = [app.theme.glyphs.shades[3], app.theme.glyphs.shades[1]];
     let has_cpu = state.functions().any(|function| function.off_cpu(&state.counters).is_some());
-    let bars: &[(&str, &str)] = if has_cpu { &[(bars[0], "on CPU"), (bars[1], "off CPU")] } else { &[] };
-    let area = legend::draw_below(canvas, area, state, &facts.colours, bars);
+    let mut marks = if has_cpu { vec![(bars[0], "on CPU"), (bars[1], "off CPU")] } else { Vec::new() };
+    marks.extend(state.functions().any(Function::is_mostly_tracing).then_some(("!", "mostly tracing")));
+    let area = legend::draw_below(canvas, area, state, &facts.colours, &marks);
     let (counted, left) = counters::fitting(state, area.width);
     let shown = |range: std::ops::Range<usize>| range.filter(|&place| COLUMNS[place].column.from <= left);
     let orders: Vec<usize> = shown(0..NAME)

@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use ratatui::layout::Rect;
-use rtrace_model::{LibraryId, LocationId};
+use rtrace_model::{LibraryId, LocationId, Totals};
 
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, Column, Table};
 use crate::colours::Colours;
 use crate::list::List;
 use crate::state::State;
+use crate::state::paths::Paths;
 use crate::state::thread::Thread;
 use crate::text::count;
 use crate::view::{TIME, no_calls, threads};
@@ -84,6 +85,8 @@ pub struct Groups {
 struct Sums {
     calls: u64,
     exclusive: u64,
+    /// The same without tracing.
+    own: u64,
     parts: u64,
     name: String,
 }
@@ -95,7 +98,7 @@ impl Groups {
         let wanted = app.filter.to_lowercase();
         let mut rows: Vec<(Key, &Sums)> = self.sums.iter().map(|(&key, sums)| (key, sums)).collect();
         rows.retain(|(_, sums)| sums.calls > 0 && App::passes(&wanted, &[&sums.name]));
-        rows.sort_by_key(|(key, sums)| (Reverse(sums.exclusive), Reverse(sums.calls), *key));
+        rows.sort_by_key(|(key, sums)| (Reverse(sums.own), Reverse(sums.calls), *key));
         self.rows.set(rows.into_iter().map(|(key, _)| key).collect());
     }
 
@@ -110,7 +113,7 @@ impl Groups {
         ];
         let colours = Colours::of(state, app.theme);
         let Groups { rows, sums } = self;
-        let all: u64 = sums.values().fold(0, |all, sums| all.saturating_add(sums.exclusive));
+        let all: u64 = sums.values().fold(0, |all, sums| all.saturating_add(sums.own));
         let row = |key: Key| {
             let Some(sums) = sums.get(&key) else { return Vec::new() };
             let style = match key {
@@ -120,7 +123,7 @@ impl Groups {
             vec![
                 count(sums.calls).into(),
                 Cell::time(Some(sums.exclusive)),
-                Cell::share(Some(sums.exclusive as f64 / all.max(1) as f64), 0.0).styled(style),
+                Cell::share(Some(sums.own as f64 / all.max(1) as f64), 0.0).styled(style),
                 count(sums.parts).into(),
                 Cell::name(sums.name.as_str()),
             ]
@@ -160,6 +163,7 @@ fn of_libraries(state: &State) -> BTreeMap<Key, Sums> {
         let group = groups.entry(Key::Library(function.library)).or_default();
         group.calls += function.calls;
         group.exclusive = group.exclusive.saturating_add(function.exclusive);
+        group.own = group.own.saturating_add(function.own());
         group.parts += 1;
     }
     for (key, group) in &mut groups {
@@ -180,29 +184,31 @@ fn of_threads(by: By, app: &App, state: &State) -> BTreeMap<Key, Sums> {
         };
         let group = groups.entry(key).or_default();
         group.calls += thread.calls;
-        group.exclusive = group.exclusive.saturating_add(exclusive(thread));
+        group.add_time(state, &thread.paths);
         group.parts += 1;
         if group.name.is_empty() {
             group.name = name(key, thread, state);
         }
     }
     let kept = groups.values().fold((0_u64, 0_u64), |(calls, parts), group| (calls + group.calls, parts + group.parts));
-    let merged = state.merged_paths().nodes().iter();
-    let exclusive = merged.fold(0_u64, |sum, node| sum.saturating_add(node.figures.exclusive));
     let gone = state.threads_seen().saturating_sub(kept.1);
     if gone > 0 {
         let others = groups.entry(Key::Others).or_default();
         others.calls += state.calls.saturating_sub(kept.0);
-        others.exclusive = others.exclusive.saturating_add(exclusive);
+        others.add_time(state, state.merged_paths());
         others.parts += gone;
         others.name = "[threads that have ended]".to_owned();
     }
     groups
 }
 
-/// Time in its calls without traced callees, of calls whose callers are known.
-fn exclusive(thread: &Thread) -> u64 {
-    thread.paths.nodes().iter().fold(0, |sum, node| sum.saturating_add(node.figures.exclusive))
+impl Sums {
+    /// Adds the time of call paths, of calls whose callers are known.
+    fn add_time(&mut self, state: &State, paths: &Paths) {
+        let figures: Vec<Totals> = paths.nodes().iter().map(|node| node.figures).collect();
+        self.exclusive = figures.iter().fold(self.exclusive, |sum, of| sum.saturating_add(of.exclusive));
+        self.own = state.own_times(paths, &figures).into_iter().fold(self.own, u64::saturating_add);
+    }
 }
 
 fn name(key: Key, thread: &Thread, state: &State) -> String {

@@ -19,14 +19,14 @@ const LEAST_HEIGHT: u16 = 12;
 /// Cells of a library's name, at the most.
 const NAME: usize = 24;
 
-/// Draws it on the last line of a view, if that is high enough; returns the area above. `bars`: what parts of bars stand
-/// for.
+/// Draws it on the last line of a view, if that is high enough; returns the area above. `marks`: what parts of bars and
+/// marks stand for.
 pub fn draw_below(
     canvas: &mut Canvas<'_>,
     area: Rect,
     state: &State,
     colours: &Colours,
-    bars: &[(&str, &str)],
+    marks: &[(&str, &str)],
 ) -> Rect {
     let times = times(state);
     if area.height < LEAST_HEIGHT || times.is_empty() {
@@ -35,7 +35,7 @@ pub fn draw_below(
     let above = Rect { height: area.height - 1, ..area };
     let theme = canvas.theme;
     let (mut x, y) = (area.x, above.bottom());
-    for (glyph, what) in bars {
+    for (glyph, what) in marks {
         x += canvas.put(x, y, area.right().saturating_sub(x), &format!("{glyph} {what}"), theme.dim()) + 2;
     }
     let whole: u64 = times.iter().map(|&(_, time)| time).sum();
@@ -58,12 +58,12 @@ pub fn draw_below(
     above
 }
 
-/// The libraries whose functions were called, with the exclusive time in them, the most first.
+/// The libraries whose functions were called, with the own time in them, the most first.
 fn times(state: &State) -> Vec<(LibraryId, u64)> {
     let mut times: BTreeMap<LibraryId, u64> = BTreeMap::new();
     for function in state.functions().filter(|function| function.calls > 0) {
         let time = times.entry(function.library).or_default();
-        *time = time.saturating_add(function.exclusive);
+        *time = time.saturating_add(function.own());
     }
     let mut times: Vec<(LibraryId, u64)> = times.into_iter().collect();
     times.sort_by_key(|&(_, time)| Reverse(time));

@@ -149,7 +149,7 @@ impl Panel for CallTree {
             let path = format!("{mark} {name}{hot}");
             let style = if is_hot { app.theme.title() } else { ratatui::style::Style::new() };
             let inclusive = figures.time(figures.inclusive);
-            let share = inclusive.map(|time| time as f64 / tree.whole.max(1) as f64);
+            let share = inclusive.map(|_| tree.weight(node) as f64 / tree.whole.max(1) as f64);
             let colour = match tree.paths.node(node).label {
                 Label::Region(region) => colours.function(state, region),
                 _ => ratatui::style::Style::new(),
@@ -226,7 +226,7 @@ impl Panel for CallTree {
 struct Tree<'a> {
     paths: &'a Paths,
     figures: &'a [Totals],
-    /// Of each node, its time, or that of its callees where this is more.
+    /// Of each node, its time without tracing, or that of its callees where this is more.
     weights: &'a [u64],
     /// The same of all roots.
     whole: u64,
@@ -290,8 +290,8 @@ impl<'a> Tree<'a> {
 #[derive(Debug, Default)]
 struct Sums {
     figures: Vec<Totals>,
-    /// Of each node, its time, or that of its callees where this is more: they may be timed where their
-    /// caller was not.
+    /// Of each node, its time without tracing, or that of its callees where this is more: they may be timed where
+    /// their caller was not.
     weights: Vec<u64>,
 }
 
@@ -301,13 +301,17 @@ impl Sums {
             Some(thread) => thread.paths.nodes().iter().map(|node| node.figures).collect(),
             None => state.merged_figures(),
         };
-        let mut weights: Vec<u64> = figures.iter().map(|figures| figures.inclusive).collect();
-        let mut below = vec![0_u64; weights.len()];
+        let paths = paths(app, state);
+        let own = state.own_times(paths, &figures);
+        // What tracing took, of a node and of all below it.
+        let mut tracing: Vec<u64> = figures.iter().zip(own).map(|(figures, own)| figures.exclusive - own).collect();
+        let (mut weights, mut below) = (vec![0_u64; figures.len()], vec![0_u64; figures.len()]);
         // A node comes after its caller.
-        for (index, node) in paths(app, state).nodes().iter().enumerate().take(weights.len()).skip(1).rev() {
-            weights[index] = weights[index].max(below[index]);
+        for (index, node) in paths.nodes().iter().enumerate().take(weights.len()).skip(1).rev() {
+            weights[index] = figures[index].inclusive.saturating_sub(tracing[index]).max(below[index]);
             let above = node.parent as usize;
             below[above] = below[above].saturating_add(weights[index]);
+            tracing[above] = tracing[above].saturating_add(tracing[index]);
         }
         Sums { figures, weights }
     }
