@@ -89,6 +89,21 @@ impl Unit {
     }
 }
 
+/// A time with three digits and its own unit, all of one width behind their digits.
+pub fn brief(time: u64) -> String {
+    let place = UNITS.iter().position(|&(_, unit)| time >= unit).unwrap_or(UNITS.len() - 1);
+    let shown = |place: usize| {
+        let (name, nanoseconds) = UNITS[place];
+        let before_point = (time / nanoseconds).checked_ilog10().map_or(1, |digits| digits as usize + 1);
+        let decimals = if nanoseconds == 1 { 0 } else { DIGITS.saturating_sub(before_point) };
+        (Unit { name, nanoseconds, decimals }.show(time, true), name)
+    };
+    // What is rounded up to a thousand has a larger unit.
+    let is_full = |(text, _): &(String, &str)| text != "1,000" && text != "1,000.0";
+    let (text, name) = Some(shown(place)).filter(is_full).unwrap_or_else(|| shown(place.saturating_sub(1)));
+    format!("{text} {name:<2}")
+}
+
 /// A round time with its own unit, such as a step of a histogram.
 pub fn round(time: u64) -> String {
     let (name, unit) = UNITS.into_iter().find(|&(_, unit)| time >= unit).unwrap_or(("ns", 1));
@@ -154,6 +169,14 @@ mod tests {
         assert_eq!(unit(None, &[9_000_000_000_000, 20, 30, 40], 8).name, "s");
         assert_eq!(unit(None, &[], 8).name, "ns");
         assert_eq!(unit(None, &[u64::MAX], 3).name, "s");
+    }
+
+    #[test]
+    fn brief_times_have_three_digits() {
+        let times = [0, 7, 999, 1_000, 12_345, 999_949, 999_999, 124_479_210, 9_999_000_000, 5_000_000_000_000];
+        let expected =
+            ["0 ns", "7 ns", "999 ns", "1.00 us", "12.3 us", "1.00 ms", "1.00 ms", "124 ms", "10.00 s ", "5,000 s "];
+        assert_eq!(times.map(brief), expected);
     }
 
     #[test]

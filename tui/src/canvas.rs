@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rtrace_model::units::Unit;
+use rtrace_model::units::{Unit, brief};
 
 use crate::list::List;
 use crate::text::{fit, fit_name, share, width, wrap};
@@ -135,6 +135,11 @@ impl<'a> Cell<'a> {
     /// The same, behind a mark.
     pub fn marked(ns: Option<u64>, mark: &'static str) -> Cell<'a> {
         ns.map_or_else(|| Cell::from("-"), |ns| Content::Time(ns, mark).into())
+    }
+
+    /// The same with three digits and a unit of its own: of durations, which differ by powers of ten.
+    pub fn duration(ns: Option<u64>, mark: &'static str) -> Cell<'a> {
+        ns.map_or_else(|| Cell::from("-"), |ns| Cell::from(format!("{mark}{}", brief(ns))))
     }
 
     /// A part of a whole, as a bar and in percent; `other` is the part of it that is drawn in another shade.

@@ -194,23 +194,23 @@ pub const COLUMNS: [Figure; 13] = [
         order: |_, a, b| b.own().cmp(&a.own()),
     },
     Figure {
-        column: Column::time("mean", 10, 132),
-        text: |_, function| Cell::time(function.mean()),
+        column: Column::number("mean", 10, 132),
+        text: |_, function| Cell::duration(function.mean(), ""),
         order: |_, a, b| b.mean().cmp(&a.mean()),
     },
     Figure {
-        column: Column::time("p50", 12, 158),
+        column: Column::number("p50", 12, 158),
         text: |_, function| percentile(function, function.p50()),
         order: |_, a, b| b.about_p50().cmp(&a.about_p50()),
     },
     Figure {
-        column: Column::time("p99", 12, 106),
+        column: Column::number("p99", 12, 106),
         text: |_, function| percentile(function, function.p99()),
         order: |_, a, b| b.about_p99().cmp(&a.about_p99()),
     },
     Figure {
-        column: Column::time("max", 10, 144),
-        text: |_, function| Cell::time(function.max()),
+        column: Column::number("max", 10, 144),
+        text: |_, function| Cell::duration(function.max(), ""),
         order: |_, a, b| b.max().cmp(&a.max()),
     },
     Figure {
@@ -316,7 +316,7 @@ fn rate(state: &State, function: &Function) -> f64 {
 
 /// A percentile, or a duration that it does not exceed.
 fn percentile(function: &Function, ns: Option<u64>) -> Cell<'static> {
-    Cell::marked(ns, bound(function))
+    Cell::duration(ns, bound(function))
 }
 
 /// What stands before percentiles: where durations are known to a power of two, they are upper bounds.

@@ -114,9 +114,9 @@ fn the_functions() {
     ];
     assert_eq!(screen(&mut dashboard, &state, 80, 9), expected);
     let expected = [
-        "      calls    calls/s  calls over time    inclusive s  exclusive ms▼        share %     mean ms        p99 ms      max ms  function",
-        "         99          9              ▆█▆           0.99         987.00  █████▍   76.9        9.97         13.00       13.00  fftw_dft_solve",
-        "         99          9              ▆█▆           1.28         297.00  █▋       23.1       12.97         16.00       16.00  fftw_execute",
+        "      calls    calls/s  calls over time    inclusive s  exclusive ms▼        share %        mean           p99         max  function",
+        "         99          9              ▆█▆           0.99         987.00  █████▍   76.9     9.97 ms       13.0 ms     13.0 ms  fftw_dft_solve",
+        "         99          9              ▆█▆           1.28         297.00  █▋       23.1     13.0 ms       16.0 ms     16.0 ms  fftw_execute",
         "          1          1                █              -              -              -           -             -           -  evil\\x1b[31m",
         "",
     ];
@@ -756,9 +756,9 @@ fn folded_calls_show_all_but_single_ones() {
     assert_eq!(
         lines[2..5],
         [
-            "      calls    calls/s  calls over time   inclusive ms  exclusive ms▼        share %     mean ms        p99 ms      max ms  function",
-            "        180        180                █         540.00         540.00  ████▎    60.0        3.00        <=3.00        3.00  step",
-            "         90         90                █         900.00         360.00  ██▊      40.0       10.00       <=10.00       10.00  solve",
+            "      calls    calls/s  calls over time   inclusive ms  exclusive ms▼        share %        mean           p99         max  function",
+            "        180        180                █         540.00         540.00  ████▎    60.0     3.00 ms     <=3.00 ms     3.00 ms  step",
+            "         90         90                █         900.00         360.00  ██▊      40.0     10.0 ms     <=10.0 ms     10.0 ms  solve",
         ]
     );
     for (key, said) in [

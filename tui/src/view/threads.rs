@@ -65,7 +65,7 @@ pub fn chosen_function(app: &App, state: &State) -> Option<RegionId> {
     state.thread(app.threads.key()?)?.at_snapshot().last().map(|call| call.region)
 }
 
-/// Lists the threads by process and thread id.
+/// Lists the threads by rank, process and thread id.
 pub fn arrange(app: &mut App, state: &State) {
     let wanted = app.filter.to_lowercase();
     let passes = |thread: &&Thread| {
@@ -75,7 +75,10 @@ pub fn arrange(app: &mut App, state: &State) {
             || [thread.location.tid, thread.location.pid].iter().any(|id| id.to_string() == wanted)
     };
     let mut rows: Vec<&Thread> = state.threads().filter(passes).collect();
-    rows.sort_by_key(|thread| (thread.location.end.is_some(), thread.location.pid, thread.location.tid));
+    rows.sort_by_key(|thread| {
+        let Location { id, pid, tid, end, .. } = &thread.location;
+        (end.is_some(), app.ranks.get(id), *pid, *tid)
+    });
     app.threads.set(rows.into_iter().map(|thread| thread.location.id).collect());
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crossterm::event::KeyCode::{self, Char, Left, Right};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rtrace_model::{LocationId, RegionId, units};
+use rtrace_model::{Location, LocationId, RegionId, units};
 
 use crate::app::{App, Flow, Spot};
 use crate::canvas::Canvas;
@@ -211,7 +211,8 @@ impl Timeline {
             let skipped = if *place == chosen { self.skipped } else { 0 };
             let lane = Rect { y, height: u16::try_from(lines).unwrap_or(u16::MAX), ..area };
             let name = Rect { width: names.saturating_sub(1), ..lane };
-            draw_name(canvas, name, thread, *place == chosen, (skipped, needed));
+            let rank = app.ranks.get(&thread.location.id).copied();
+            draw_name(canvas, name, (thread, rank), *place == chosen, (skipped, needed));
             for (line, y) in (skipped..).zip(lane.y..lane.bottom()) {
                 let place = Rect { x: area.x + names, y, width: scale.cells, height: 1 };
                 picture.draw_line(canvas, place, (thread, state), line as u32);
@@ -232,9 +233,16 @@ impl Timeline {
     }
 }
 
-/// What stands beside a lane: the thread, and which of its lines are shown if not all are.
-fn draw_name(canvas: &mut Canvas<'_>, area: Rect, thread: &Thread, is_chosen: bool, (skipped, needed): (usize, usize)) {
-    let name = format!("{} {}", thread.location.tid, thread.location.name);
+/// What stands beside a lane: the thread with its rank, and which of its lines are shown if not all are.
+fn draw_name(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    (thread, rank): (&Thread, Option<u32>),
+    is_chosen: bool,
+    (skipped, needed): (usize, usize),
+) {
+    let Location { tid, name, .. } = &thread.location;
+    let name = rank.map_or_else(|| format!("{tid} {name}"), |rank| format!("rank {rank} {tid} {name}"));
     let style = if is_chosen { canvas.theme.chosen() } else { Style::new() };
     canvas.put(area.x, area.y, area.width, &name, style);
     let last = skipped + usize::from(area.height);
