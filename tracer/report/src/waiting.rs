@@ -3,11 +3,14 @@
 //! The exclusive time of a call is waiting if its function is known to wait ([`Wait`](rtrace_model::Wait)), or if it was
 //! made within such a call. Of the others, waiting is what passed off a CPU, as far as that is known: where `task-clock`
 //! was counted. The rest of the time is work.
+//!
+//! Where only a programming model is traced, such as MPI or OpenMP, no work is: then the time outside of waiting is work,
+//! as long as a thread lived, traced or not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Batch, Call, FoldedPath, LocationId, Region, RegionId, Scope, Wait, counted};
+use rtrace_model::{Batch, Call, FoldedPath, Location, LocationId, Region, RegionId, Scope, Wait, counted, known};
 
 use super::By;
 use super::grouping::Grouping;
@@ -27,6 +30,10 @@ const OTHERWISE: u64 = 10;
 /// Sums up work and waiting by function and thread.
 pub(super) struct Waiting {
     waits: HashMap<RegionId, Wait>,
+    /// Functions of programming models, which share work out and do none.
+    models: HashSet<RegionId>,
+    /// How long threads lived while they were recorded, in nanoseconds.
+    lives: HashMap<LocationId, u64>,
     /// The place of the counter of time on a CPU among those of calls.
     on_cpu: Option<usize>,
     /// Time on a CPU, without callees, of calls that are not visited yet.
@@ -44,6 +51,8 @@ struct Time {
     waiting: u64,
     /// The part of `waiting` that is for the end of others.
     joining: u64,
+    /// The part of `working` that is in functions of no programming model.
+    computing: u64,
 }
 
 impl Time {
@@ -51,6 +60,7 @@ impl Time {
         self.working = self.working.saturating_add(other.working);
         self.waiting = self.waiting.saturating_add(other.waiting);
         self.joining = self.joining.saturating_add(other.joining);
+        self.computing = self.computing.saturating_add(other.computing);
     }
 
     fn is_only_joining(self) -> bool {
@@ -100,9 +110,15 @@ impl Waiting {
     /// What the names of functions say, unless `waits` says otherwise.
     pub(super) fn new(trace: &TraceSet, waits: &Waits) -> Waiting {
         let wait = |region: &Region| waits.get(&region.id).copied().unwrap_or_else(|| region.waits_for());
+        let is_of_model = |region: &&Region| {
+            let symbols = region.symbols.iter().map(|symbol| symbol.symbol.as_str());
+            symbols.chain([region.name.as_str()]).any(|name| known("model", name).is_some())
+        };
         let of_calls = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call);
         Waiting {
             waits: trace.regions().iter().filter_map(|region| Some((region.id, wait(region)?))).collect(),
+            models: trace.regions().iter().filter(is_of_model).map(|region| region.id).collect(),
+            lives: trace.locations().iter().map(|location| (location.id, life(trace, location))).collect(),
             on_cpu: of_calls.into_iter().position(|metric| metric.name == ON_CPU),
             counted: HashMap::new(),
             sums: HashMap::new(),
@@ -125,7 +141,9 @@ impl Waiting {
             (None, on_cpu) => on_cpu.map_or(0, |on_cpu| exclusive.saturating_sub(on_cpu)),
         };
         let joining = if wait == Some(Wait::Join) { exclusive } else { 0 };
-        self.sums.entry((region, location)).or_default().add(Time { working: exclusive - waiting, waiting, joining });
+        let working = exclusive - waiting;
+        let computing = if self.models.contains(&region) { 0 } else { working };
+        self.sums.entry((region, location)).or_default().add(Time { working, waiting, joining, computing });
     }
 
     /// The times of each row of these, of which the place in code or the thread decides.
@@ -168,13 +186,38 @@ impl Waiting {
     pub(super) fn balance(&self, grouping: &Grouping<'_>) -> Option<Balance> {
         let rows = self.rows(grouping);
         let joining = rows.values().filter(|time| time.is_only_joining()).count() as u64;
-        let shared: Vec<u64> = rows.values().filter(|time| !time.is_only_joining()).map(|time| time.working).collect();
+        let is_traced = rows.values().any(|time| time.computing > 0);
+        let lives = if is_traced { HashMap::new() } else { self.lives_of(grouping) };
+        let work =
+            |key: &Key, time: &Time| lives.get(key).map_or(time.working, |life| life.saturating_sub(time.waiting));
+        let sharing = rows.iter().filter(|(_, time)| !time.is_only_joining());
+        let shared: Vec<u64> = sharing.map(|(key, time)| work(key, time)).collect();
         let is_waiting_known = rows.values().any(|time| time.waiting > 0);
         let mean = shared.iter().map(|&work| work as f64).sum::<f64>() / shared.len() as f64;
         let most = shared.iter().max().filter(|_| shared.len() > 1)?;
         let ratio = (mean > 0.0).then(|| *most as f64 / mean);
-        (ratio.is_some() || is_waiting_known).then_some(Balance { ratio, joining, is_waiting_known })
+        (ratio.is_some() || is_waiting_known).then_some(Balance { ratio, joining, is_waiting_known, is_traced })
     }
+
+    /// How long the threads of each row lived.
+    fn lives_of(&self, grouping: &Grouping<'_>) -> HashMap<Key, u64> {
+        let mut lives: HashMap<Key, u64> = HashMap::new();
+        let mut counted = HashSet::new();
+        for &(region, location) in self.sums.keys().filter(|(_, location)| counted.insert(*location)) {
+            if let Some(key) = grouping.key_of(region, location) {
+                let life = lives.entry(key).or_default();
+                *life = life.saturating_add(self.lives.get(&location).copied().unwrap_or(0));
+            }
+        }
+        lives
+    }
+}
+
+/// How long a thread lived while it was recorded, in nanoseconds.
+fn life(trace: &TraceSet, location: &Location) -> u64 {
+    let begin = trace.header_of(location.id).map_or(location.start, |header| header.begin.monotonic);
+    let end = location.end.or_else(|| trace.summary().map(|summary| summary.end.monotonic));
+    end.map_or(0, |end| end.since(location.start.max(begin)))
 }
 
 /// How well rows share the work.
@@ -186,6 +229,8 @@ pub(super) struct Balance {
     joining: u64,
     /// Whether any waiting was left out.
     is_waiting_known: bool,
+    /// Whether a function that works is traced; where none is, work is all time outside of waiting.
+    is_traced: bool,
 }
 
 impl Balance {
@@ -196,7 +241,13 @@ impl Balance {
                 "balance: not known, as all traced time is waiting; trace the functions that compute, too",
             );
         };
-        let waiting = if self.is_waiting_known { "without waiting" } else { "no function here is known to wait" };
+        let waiting = if !self.is_traced {
+            "no function that computes is traced, so all time outside of waiting counts"
+        } else if self.is_waiting_known {
+            "without waiting"
+        } else {
+            "no function here is known to wait"
+        };
         let joining = match self.joining {
             0 => String::new(),
             1 => format!("; 1 {row} that only waits for others to end is left out"),
@@ -228,7 +279,9 @@ const COLUMNS: [Column; 3] = [
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{Base, Definition, Location, Metric, MetricId, Reading, Sink, Span, Summary, Timestamp};
+    use rtrace_model::{
+        Base, ClockAnchor, Definition, Location, Metric, MetricId, Reading, Sink, Span, Summary, Timestamp,
+    };
 
     use super::*;
     use crate::testing::{region, script, writer};
@@ -329,6 +382,22 @@ mod tests {
         assert_eq!(balance(&trace("thread 2\n a 0 30", None)), None);
         let said = "balance: not known, as all traced time is waiting; trace the functions that compute, too";
         assert_eq!(balance(&trace("thread 2\n b 0 30\n thread 3\n b 0 30", None)).as_deref(), Some(said));
+    }
+
+    #[test]
+    fn where_only_waits_are_traced_the_time_outside_of_them_is_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        for (id, name) in [(0, "GOMP_parallel"), (1, "GOMP_barrier")] {
+            writer.define(&Definition::Region(region(id, name.to_owned()))).unwrap();
+        }
+        // The second thread works in functions that are not traced.
+        writer.calls(&script("thread 1\n a 0 1000\n  b 100 800\n thread 2\n b 900 1000").into()).unwrap();
+        let end = ClockAnchor { monotonic: Timestamp(1_000), realtime_ns: 0 };
+        writer.finish(&Summary { end, ..Summary::default() }).unwrap();
+        let said = "balance: the thread that works most works 1.50 times the mean (no function that computes is traced, so \
+                    all time outside of waiting counts)";
+        assert_eq!(balance(&folder).as_deref(), Some(said));
     }
 
     #[test]
