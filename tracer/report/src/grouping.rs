@@ -29,6 +29,7 @@ pub(super) enum Grouping<'a> {
     Library(&'a TraceSet),
     Thread(&'a TraceSet),
     Process(&'a TraceSet, HashMap<LocationId, Key>),
+    Rank(&'a TraceSet, HashMap<LocationId, Key>),
     Chain(Chains<'a>),
     Value(ByValue<'a>),
 }
@@ -44,6 +45,7 @@ impl<'a> Grouping<'a> {
             By::Library => Some(Grouping::Library(trace)),
             By::Thread => Some(Grouping::Thread(trace)),
             By::Process => Some(Grouping::process(trace)),
+            By::Rank => Some(Grouping::rank(trace)?),
             By::Caller => Some(Grouping::Chain(Chains::new(Depth::Caller, trace))),
             By::Callpath => Some(Grouping::Chain(Chains::new(Depth::Path, trace))),
             By::Callsite => Some(Grouping::Chain(Chains::new(Depth::Site, trace))),
@@ -65,6 +67,12 @@ impl<'a> Grouping<'a> {
         Grouping::Process(trace, trace.locations().iter().filter_map(place).collect())
     }
 
+    fn rank(trace: &'a TraceSet) -> Result<Grouping<'a>, Error> {
+        let rank = |location: &Location| Some((location.id, trace.header_of(location.id)?.rank.as_ref()?.rank));
+        let ranks: HashMap<LocationId, Key> = trace.locations().iter().filter_map(rank).collect();
+        if ranks.is_empty() { Err(Error::NoRanks) } else { Ok(Grouping::Rank(trace, ranks)) }
+    }
+
     /// Tells the values of calls that will be visited.
     pub(super) fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
         if let Grouping::Value(by_value) = self {
@@ -79,7 +87,7 @@ impl<'a> Grouping<'a> {
             Grouping::Value(by_value) => by_value.key(region, call.map(|call| (location, call))),
             Grouping::Chain(chains) => chains.key(region, (site, context), caller),
             Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
-            Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(location),
+            Grouping::Thread(_) | Grouping::Process(..) | Grouping::Rank(..) => self.key_of_location(location),
         }
     }
 
@@ -87,7 +95,7 @@ impl<'a> Grouping<'a> {
     pub(super) fn key_of(&self, region: RegionId, location: LocationId) -> Option<Key> {
         match self {
             Grouping::Function(_) | Grouping::Library(_) => Some(self.key_of_region(region)),
-            Grouping::Thread(_) | Grouping::Process(..) => Some(self.key_of_location(location)),
+            Grouping::Thread(_) | Grouping::Process(..) | Grouping::Rank(..) => Some(self.key_of_location(location)),
             Grouping::Chain(_) | Grouping::Value(_) => None,
         }
     }
@@ -101,7 +109,7 @@ impl<'a> Grouping<'a> {
 
     fn key_of_location(&self, id: LocationId) -> Key {
         match self {
-            Grouping::Process(_, processes) => processes.get(&id).copied().unwrap_or(UNKNOWN),
+            Grouping::Process(_, rows) | Grouping::Rank(_, rows) => rows.get(&id).copied().unwrap_or(UNKNOWN),
             _ => id.0,
         }
     }
@@ -115,7 +123,7 @@ impl<'a> Grouping<'a> {
                 let of_region = |loss: &Loss| Some((self.key_of_region(loss.region?), loss.count));
                 losses.iter().filter(|loss| !loss.reason.is_value()).filter_map(of_region).collect()
             }
-            Grouping::Thread(trace) | Grouping::Process(trace, _) => {
+            Grouping::Thread(trace) | Grouping::Process(trace, _) | Grouping::Rank(trace, _) => {
                 let of_location = |location: &Location| {
                     let recorded = recorded.get(&location.id).copied().unwrap_or(0);
                     let lost = location.calls_entered?.checked_sub(recorded).filter(|&lost| lost > 0)?;
@@ -146,11 +154,13 @@ impl<'a> Grouping<'a> {
             Column::name("thread", "thread"),
         ];
         const PROCESS: [Column; 4] = [HOST, RANK, Column::label("pid", "pid"), Column::name("process", "process")];
+        const OF_RANK: [Column; 3] = [HOST, Column::label("pid", "pid"), Column::name("rank", "rank")];
         match self {
             Grouping::Function(_) => &FUNCTION,
             Grouping::Library(_) => &LIBRARY,
             Grouping::Thread(_) => &THREAD,
             Grouping::Process(..) => &PROCESS,
+            Grouping::Rank(..) => &OF_RANK,
             Grouping::Chain(chains) => chains.columns(),
             Grouping::Value(by_value) => by_value.columns(),
         }
@@ -189,6 +199,11 @@ impl<'a> Grouping<'a> {
                     name(location.map(|location| location.name.as_str())),
                 ]
             }
+            Grouping::Rank(trace, ranks) => {
+                let of_rank = trace.locations().iter().find(|location| ranks.get(&location.id) == Some(&key));
+                let host = of_rank.map_or(Value::Absent, |of| origin(trace, of.id)[0].clone());
+                vec![host, number(of_rank.map(|location| location.pid)), number(of_rank.and(Some(key)))]
+            }
             Grouping::Process(trace, processes) => {
                 let process = trace.processes().get(key as usize);
                 let location = processes.iter().find(|&(_, &of)| of == key).map(|(&location, _)| location);
@@ -204,6 +219,27 @@ impl<'a> Grouping<'a> {
     }
 }
 
+impl Grouping<'_> {
+    /// What a row of a thread, process or rank is called in a sentence.
+    pub(super) fn called(&self, key: Key) -> String {
+        match self {
+            Grouping::Thread(trace) => {
+                trace.location(LocationId(key)).map_or_else(String::new, |location| format!("thread {}", location.tid))
+            }
+            Grouping::Process(trace, processes) => {
+                let of_process = trace.locations().iter().find(|location| processes.get(&location.id) == Some(&key));
+                let Some(location) = of_process else { return String::new() };
+                match origin(trace, location.id) {
+                    [_, Value::Id(rank)] => format!("rank {rank}"),
+                    _ => format!("process {}", location.pid),
+                }
+            }
+            Grouping::Rank(..) => format!("rank {key}"),
+            Grouping::Function(_) | Grouping::Library(_) | Grouping::Chain(_) | Grouping::Value(_) => String::new(),
+        }
+    }
+}
+
 /// Machine and rank of a location, where there are several.
 fn origin(trace: &TraceSet, location: LocationId) -> [Value; 2] {
     let Some(header) = trace.header_of(location).filter(|_| trace.traces().len() > 1) else {
@@ -214,4 +250,48 @@ fn origin(trace: &TraceSet, location: LocationId) -> [Value; 2] {
         if is_elsewhere { Value::Name(header.host.clone()) } else { Value::Absent },
         header.rank.as_ref().map_or(Value::Absent, |rank| Value::Id(rank.rank.into())),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{Header, Rank, Sink as _, Summary};
+
+    use crate::testing::{script, writer};
+    use crate::{By, Format, Options, Sort, run};
+
+    #[test]
+    fn ranks_are_in_their_order_and_the_busiest_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for (rank, calls) in [(10, "thread 1\n a 0 100"), (2, "thread 1\n a 0 300"), (0, "thread 1\n a 0 200")] {
+            let mut writer = writer(&folder.path().join(rank.to_string()));
+            let rank = Some(Rank { rank, size: None, job: None });
+            writer.begin(&Header { rank, ..Header::default() }).unwrap();
+            writer.calls(&script(calls).into()).unwrap();
+            writer.finish(&Summary::default()).unwrap();
+        }
+        let report = |by: By| {
+            let mut out = Vec::new();
+            run(
+                folder.path(),
+                &Options { by, sort: Sort::Name, format: Format::Json, ..Options::default() },
+                &mut out,
+            )?;
+            Ok::<serde_json::Value, crate::Error>(serde_json::from_slice(&out).unwrap())
+        };
+        let ranks = report(By::Rank).unwrap();
+        let rows: Vec<_> =
+            ranks["rows"].as_array().unwrap().iter().map(|row| [&row["rank"], &row["exclusive_ns"]]).collect();
+        assert_eq!(rows, [[0, 200], [2, 300], [10, 100]]);
+        let notes = ranks["notes"].as_array().unwrap();
+        assert!(
+            notes.iter().any(|note| note.as_str().unwrap().starts_with("balance: rank 2 works most, 1.50")),
+            "{notes:?}"
+        );
+        let alone = tempfile::tempdir().unwrap();
+        writer(alone.path()).finish(&Summary::default()).unwrap();
+        let refused = run(alone.path(), &Options { by: By::Rank, ..Options::default() }, &mut Vec::new());
+        assert!(refused.unwrap_err().to_string().contains("no process of the recording"));
+    }
 }

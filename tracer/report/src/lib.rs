@@ -160,6 +160,9 @@ pub enum Error {
     /// What is lost has no time.
     #[error("failed to sort by lost: calls that were lost have no time, so they are in no part of it")]
     LostOfPart,
+    /// There are only processes.
+    #[error("failed to report ranks: no process of the recording is known to have one")]
+    NoRanks,
     /// Call paths have no distributions.
     #[error("failed to show histograms of a call tree: choose --by callpath")]
     Histogram,
@@ -179,6 +182,8 @@ pub enum By {
     Library,
     /// A process.
     Process,
+    /// A rank of a parallel job.
+    Rank,
     /// A function and who called it.
     Caller,
     /// A function and the whole chain of its callers.
@@ -396,8 +401,9 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         }
         (Some(grouping), None) => {
             let inside = Corrected::around(groups(grouping), trace).later_than(from);
-            let (mut walk, mut waiting) =
-                (Walk::new(Counting::around(inside, trace)), Walk::new(Waiting::new(trace, &options.waits)));
+            let waiting = Waiting::new(trace, &options.waits);
+            let waiting = if span.is_some() { waiting.of_part() } else { waiting };
+            let (mut walk, mut waiting) = (Walk::new(Counting::around(inside, trace)), Walk::new(waiting));
             let is_split = options.callers.is_none() && Waiting::splits(&options.by);
             let untimed = if is_split {
                 reading::read(trace, need, &mut [&mut walk, &mut waiting])?

@@ -127,7 +127,7 @@ impl Waiting {
 
     /// Whether functions and threads decide to which of these rows a call belongs.
     pub(super) fn splits(by: &By) -> bool {
-        matches!(by, By::Function | By::Library | By::Thread | By::Process)
+        matches!(by, By::Function | By::Library | By::Thread | By::Process | By::Rank)
     }
 
     fn wait(&self, region: RegionId, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
@@ -182,21 +182,32 @@ impl Waiting {
         }
     }
 
-    /// How well threads, or processes, share the work.
+    /// The same of calls in a part of the time: what threads lived in it is not known.
+    pub(super) fn of_part(self) -> Waiting {
+        Waiting { lives: HashMap::new(), ..self }
+    }
+
+    /// How well threads, processes or ranks share the work.
     pub(super) fn balance(&self, grouping: &Grouping<'_>) -> Option<Balance> {
         let rows = self.rows(grouping);
         let joining = rows.values().filter(|time| time.is_only_joining()).count() as u64;
-        let is_traced = rows.values().any(|time| time.computing > 0);
+        let is_traced = self.lives.is_empty() || rows.values().any(|time| time.computing > 0);
         let lives = if is_traced { HashMap::new() } else { self.lives_of(grouping) };
         let work =
             |key: &Key, time: &Time| lives.get(key).map_or(time.working, |life| life.saturating_sub(time.waiting));
         let sharing = rows.iter().filter(|(_, time)| !time.is_only_joining());
-        let shared: Vec<u64> = sharing.map(|(key, time)| work(key, time)).collect();
+        let shared: Vec<(u64, Key)> = sharing.map(|(key, time)| (work(key, time), *key)).collect();
         let is_waiting_known = rows.values().any(|time| time.waiting > 0);
-        let mean = shared.iter().map(|&work| work as f64).sum::<f64>() / shared.len() as f64;
-        let most = shared.iter().max().filter(|_| shared.len() > 1)?;
+        let mean = shared.iter().map(|&(work, _)| work as f64).sum::<f64>() / shared.len() as f64;
+        let (most, busiest) = shared.iter().max().filter(|_| shared.len() > 1)?;
         let ratio = (mean > 0.0).then(|| *most as f64 / mean);
-        (ratio.is_some() || is_waiting_known).then_some(Balance { ratio, joining, is_waiting_known, is_traced })
+        (ratio.is_some() || is_waiting_known).then_some(Balance {
+            ratio,
+            busiest: grouping.called(*busiest),
+            joining,
+            is_waiting_known,
+            is_traced,
+        })
     }
 
     /// How long the threads of each row lived.
@@ -221,10 +232,12 @@ fn life(trace: &TraceSet, location: &Location) -> u64 {
 }
 
 /// How well rows share the work.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Balance {
     /// How many times the mean the one that works most works; 1 is even. Absent where all only wait.
     pub(super) ratio: Option<f64>,
+    /// What that one is called.
+    pub(super) busiest: String,
     /// Rows beside these that only wait for others to end.
     joining: u64,
     /// Whether any waiting was left out.
@@ -253,7 +266,8 @@ impl Balance {
             1 => format!("; 1 {row} that only waits for others to end is left out"),
             some => format!("; {} that only wait for others to end are left out", counted(some, row)),
         };
-        Note::plain(format!("balance: the {row} that works most works {ratio:.2} times the mean ({waiting}{joining})"))
+        let busiest = &self.busiest;
+        Note::plain(format!("balance: {busiest} works most, {ratio:.2} times the mean ({waiting}{joining})"))
     }
 }
 
@@ -262,6 +276,7 @@ pub(super) fn worker(by: &By) -> Option<&'static str> {
     match by {
         By::Thread => Some("thread"),
         By::Process => Some("process"),
+        By::Rank => Some("rank"),
         _ => None,
     }
 }
@@ -365,8 +380,8 @@ mod tests {
         assert_eq!(
             balance(&folder).as_deref(),
             Some(
-                "balance: the thread that works most works 1.50 times the mean (without waiting; 1 thread that only waits \
-                 for others to end is left out)"
+                "balance: thread 73 works most, 1.50 times the mean (without waiting; 1 thread that only waits for others \
+                 to end is left out)"
             )
         );
         let functions = report(&folder, By::Function);
@@ -377,7 +392,7 @@ mod tests {
     #[test]
     fn where_nothing_is_known_to_wait_that_is_said() {
         let folder = trace("thread 2\n a 0 30\n thread 3\n a 0 90", None);
-        let said = "balance: the thread that works most works 1.50 times the mean (no function here is known to wait)";
+        let said = "balance: thread 73 works most, 1.50 times the mean (no function here is known to wait)";
         assert_eq!(balance(&folder).as_deref(), Some(said));
         assert_eq!(balance(&trace("thread 2\n a 0 30", None)), None);
         let said = "balance: not known, as all traced time is waiting; trace the functions that compute, too";
@@ -395,8 +410,8 @@ mod tests {
         writer.calls(&script("thread 1\n a 0 1000\n  b 100 800\n thread 2\n b 900 1000").into()).unwrap();
         let end = ClockAnchor { monotonic: Timestamp(1_000), realtime_ns: 0 };
         writer.finish(&Summary { end, ..Summary::default() }).unwrap();
-        let said = "balance: the thread that works most works 1.50 times the mean (no function that computes is traced, so \
-                    all time outside of waiting counts)";
+        let said = "balance: thread 72 works most, 1.50 times the mean (no function that computes is traced, so all time \
+                    outside of waiting counts)";
         assert_eq!(balance(&folder).as_deref(), Some(said));
     }
 

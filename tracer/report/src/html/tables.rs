@@ -66,6 +66,7 @@ impl<'a> Walks<'a> {
             if span == Span::ALL { groups } else { groups.of_part() }
         };
         let corrected = |by| Corrected::around(groups(by), trace).later_than(span.from);
+        let waiting = Waiting::new(trace, waits);
         Walks {
             functions: Walk::new(Counting::around(corrected(By::Function), trace)),
             threads: Walk::new(corrected(By::Thread)),
@@ -74,7 +75,7 @@ impl<'a> Walks<'a> {
             callers: Walk::new(Edges::new(Depth::Caller, trace)),
             sites: Walk::new(Sites::new(trace)),
             shares: Walk::new(Shares::default()),
-            waiting: Walk::new(Waiting::new(trace, waits)),
+            waiting: Walk::new(if span == Span::ALL { waiting } else { waiting.of_part() }),
         }
     }
 

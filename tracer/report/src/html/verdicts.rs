@@ -173,9 +173,10 @@ fn uneven(table: &Table) -> Option<String> {
 
 fn balance(tables: &Tables<'_>) -> Option<String> {
     let (balance, what) = tables.balance.iter().flatten().next()?;
+    let busiest = sentence(&balance.busiest);
     let ratio = balance.ratio?;
     Some(match ratio {
-        UNBALANCED.. => format!("The {what} that works most works {ratio:.2} times the mean."),
+        UNBALANCED.. => format!("{} works most, {ratio:.2} times the mean.", busiest.trim_end_matches('.')),
         _ => format!("The work is spread evenly: no {what} works more than {ratio:.2} times the mean."),
     })
 }

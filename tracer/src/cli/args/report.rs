@@ -26,7 +26,7 @@ pub struct Report {
     #[arg(long, value_name = "ROWS", default_value = "function", value_parser = OneOfOrValue::new(&BY, "Function and value of that argument or result", By::Value))]
     by: By,
 
-    /// Figure to sort by, largest first, also a counter or its rate, or name [default: exclusive; in a tree inclusive]
+    /// Figure to sort by, largest first, also a counter or its rate, or name [default: exclusive; in a tree inclusive; of ranks name]
     #[arg(long, value_name = "FIGURE", value_parser = OneOfOrOther::new(Order::words, Order::read))]
     sort: Option<Order>,
 
@@ -115,7 +115,11 @@ impl Report {
 
     /// The options of the report itself.
     pub fn options(&self, look: Look) -> Options {
-        let usual = if self.by == By::Tree { Sort::Inclusive } else { Sort::default() };
+        let usual = match self.by {
+            By::Tree => Sort::Inclusive,
+            By::Rank => Sort::Name,
+            _ => Sort::default(),
+        };
         Options {
             by: self.by.clone(),
             sort: match &self.sort {
@@ -147,12 +151,13 @@ pub(super) fn destination(path: &Path, owner: Option<Owner>, may_be_replaced: fn
     }
 }
 
-static BY: [Choice<By>; 8] = [
+static BY: [Choice<By>; 9] = [
     ("function", "Function", By::Function),
     ("tree", "Call path, shown as a tree: who called whom", By::Tree),
     ("thread", "Thread", By::Thread),
     ("library", "Library", By::Library),
     ("process", "Process", By::Process),
+    ("rank", "Rank of a parallel job, in the order of ranks", By::Rank),
     ("caller", "Function and its direct caller", By::Caller),
     ("callpath", "Function and the full chain of its callers", By::Callpath),
     ("callsite", "Function and the source line or address that called it", By::Callsite),
