@@ -154,12 +154,14 @@ impl<V> Counting<V> {
         let mut columns = Vec::new();
         for metric in &self.metrics {
             columns.extend(Tally::ALL.map(|tally| {
-                let shown = if tally == Tally::PerCall { Shown::Never } else { Shown::Always };
+                let shown = if tally == Tally::PerCall { Shown::Never } else { Shown::IfNotZero };
                 Column::named(tally.key(metric), tally.title(metric)).rank(rank(tally)).shown(shown)
             }));
         }
         columns.extend(derived.iter().map(|(derived, _)| {
-            Column::named(derived.key.clone().into_owned(), derived.title.clone().into_owned()).rank(3)
+            Column::named(derived.key.clone().into_owned(), derived.title.clone().into_owned())
+                .rank(3)
+                .shown(Shown::IfNotZero)
         }));
         columns
     }
@@ -321,6 +323,22 @@ mod tests {
         assert_eq!(column(&csv, "page-faults_per_call"), ["9.000000", ""]);
         assert_eq!(column(&csv, "timed"), ["1", "0"]);
         assert_eq!(column(&csv, "inclusive_ns"), ["10", ""]);
+    }
+
+    #[test]
+    fn what_is_0_in_all_rows_has_no_column_for_people() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.define(&Definition::Metric(metric(0, "page-faults", "#", 0))).unwrap();
+        let calls = script("thread 1\n a 0 10\n b 10 20");
+        writer.calls(&Batch::measured(calls, 1, vec![Reading { inclusive: 0, child: 0 }; 2])).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        let shown = |format| {
+            let mut out = Vec::new();
+            run(folder.path(), &Options { format, ..Options::default() }, &mut out).unwrap();
+            String::from_utf8(out).unwrap().contains("page-faults")
+        };
+        assert_eq!([Format::Table, Format::Csv].map(shown), [false, true]);
     }
 
     fn report(by: By, format: Format) -> String {

@@ -96,7 +96,7 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
         notes.extend(of.into_iter().map(|note| Note { text: format!("{side}: {}", note.text), ..note }));
     }
     notes.extend(options.regression.zip(regressions.as_ref()).map(|(limit, rows)| {
-        Note::plain(format!("rows whose time grew by more than {} %: {}", limit * 100.0, rows.len()))
+        Note::plain(format!("rows whose time grew by more than {} %: {}", limit * 100.0, rows.len())).kept()
     }));
     let rows = compared.iter().map(Compared::values).collect();
     let mut table = Table { columns: COLUMNS.to_vec(), rows, left_out, ..Table::default() };

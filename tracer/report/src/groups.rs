@@ -124,7 +124,7 @@ impl<'a> Groups<'a> {
             0 => String::new(),
             unknown => format!(", of {} of which the caller is not known", grouped(unknown)),
         };
-        let said = || Note::plain(format!("not shown: {} by other callers{unknown}", counted(others, "call")));
+        let said = || Note::plain(format!("not shown: {} by other callers{unknown}", counted(others, "call"))).kept();
         self.sites.map(|_| said())
     }
 

@@ -319,6 +319,8 @@ pub struct Look {
     pub colours: bool,
     /// Whether names are shown with all arguments, however long they are.
     pub full_names: bool,
+    /// Whether all notes are shown on a terminal, not only what belongs to the rows.
+    pub notes: bool,
     /// Whether the terminal has no characters for bars.
     pub is_ascii: bool,
 }

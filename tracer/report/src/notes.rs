@@ -21,22 +21,22 @@ pub(super) fn notes(
     if left_out > 0 {
         notes.push(more_rows(left_out));
     }
-    notes.extend(part.map(Part::note));
+    notes.extend(part.map(|part| part.note().kept()));
     let of_all = if part.is_some() { "all of the recording: " } else { "" };
     match trace.summary() {
-        Some(summary) if summary.is_complete() => notes.push(Note::plain(format!("{of_all}{summary}"))),
-        Some(summary) => notes.push(Note::warning(format!("{of_all}{summary}"))),
+        Some(summary) if summary.is_complete() => notes.push(Note::plain(format!("{of_all}{summary}")).kept()),
+        Some(summary) => notes.push(Note::warning(format!("{of_all}{summary}")).kept()),
         None => {
             let unfinished = "the recording did not end cleanly, or still runs: its last second may be missing";
             // Else a warning says why it ended, and what is missing.
             let is_unexplained = !trace.traces().any(Trace::has_failed);
-            notes.extend(is_unexplained.then(|| Note::warning(unfinished)));
-            notes.extend(lost(losses).map(Note::warning));
+            notes.extend(is_unexplained.then(|| Note::warning(unfinished).kept()));
+            notes.extend(lost(losses).map(|text| Note::warning(text).kept()));
         }
     }
     if let Some(overhead) = overhead(trace)? {
         let text = sentence(overhead);
-        notes.push(if overhead.is_high() { Note::warning(text) } else { Note::plain(text) });
+        notes.push(if overhead.is_high() { Note::warning(text) } else { Note::plain(text) }.kept());
     }
     notes.extend(window(trace).map(Note::plain));
     if !trace.profile().is_empty() {
@@ -53,7 +53,7 @@ pub(super) fn notes(
 
 /// Rows that there are beside those that are shown.
 pub(super) fn more_rows(count: usize) -> Note {
-    Note::plain(counted(count as u64, "more row"))
+    Note::plain(counted(count as u64, "more row")).kept()
 }
 
 /// That there is a longer recording of which other calls were not kept.

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 
 use rtrace_model::units::{self, Unit};
-use rtrace_model::{escape, grouped, names};
+use rtrace_model::{counted, escape, grouped, names};
 use unicode_width::UnicodeWidthStr as _;
 
 use self::layout::{Draft, GAP};
@@ -51,7 +51,12 @@ pub(super) fn table(report: &Report, look: &Look, out: &mut dyn Write) -> io::Re
         Note::plain(format!("no room for: {columns}; use a wider terminal, or choose columns with --columns"))
     });
     let legend = report.legend.iter().filter(|_| sheet.columns.iter().any(|column| column.is_marked));
-    let notes: Vec<&Note> = no_room.iter().chain(&report.notes).chain(legend).collect();
+    // On a terminal, what is not of the rows themselves waits until it is asked for.
+    let is_brief = look.width.is_some() && !look.notes;
+    let all = no_room.iter().chain(&report.notes);
+    let (shown, hidden): (Vec<&Note>, Vec<&Note>) = all.partition(|note| note.is_kept || !is_brief);
+    let more = more_notes(&hidden);
+    let notes: Vec<&Note> = shown.into_iter().chain(&more).chain(legend).collect();
     if !notes.is_empty() {
         writeln!(out)?;
     }
@@ -69,16 +74,35 @@ pub(super) fn table(report: &Report, look: &Look, out: &mut dyn Write) -> io::Re
 pub(super) struct Note {
     pub(super) text: String,
     pub(super) tone: Tone,
+    /// Whether it is shown where notes are brief.
+    pub(super) is_kept: bool,
+}
+
+/// That there are notes beside those that are shown.
+fn more_notes(hidden: &[&Note]) -> Option<Note> {
+    let warnings = hidden.iter().filter(|note| note.tone == Tone::Warning).count();
+    let notes = counted(hidden.len() as u64, "more note");
+    let text = |how: &str| format!("{notes}{how}: --notes");
+    match (hidden.len(), warnings) {
+        (0, _) => None,
+        (_, 0) => Some(Note::plain(text(""))),
+        (_, some) => Some(Note::warning(text(&format!(", with {}", counted(some as u64, "warning"))))),
+    }
 }
 
 impl Note {
     pub(super) fn plain(text: impl Into<String>) -> Note {
-        Note { text: text.into(), tone: Tone::Plain }
+        Note { text: text.into(), tone: Tone::Plain, is_kept: false }
     }
 
     /// What makes the figures worse than they look.
     pub(super) fn warning(text: impl Into<String>) -> Note {
-        Note { text: text.into(), tone: Tone::Warning }
+        Note { text: text.into(), tone: Tone::Warning, is_kept: false }
+    }
+
+    /// What belongs to the rows so much that it is never left out.
+    pub(super) fn kept(self) -> Note {
+        Note { is_kept: true, ..self }
     }
 }
 

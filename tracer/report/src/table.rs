@@ -171,6 +171,7 @@ pub(super) enum Recorded {
 impl Value {
     pub(super) fn is_zero(&self) -> bool {
         matches!(self, Value::Count(0) | Value::Time(0) | Value::AtMost(0) | Value::Absent)
+            || matches!(self, Value::Ratio(0.0) | Value::Rate(0.0))
             || matches!(self, Value::Verdict { text, .. } if text.is_empty())
     }
 

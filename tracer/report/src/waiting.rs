@@ -166,7 +166,7 @@ impl Waiting {
         };
         // Where nothing waits, work is all of the time, and not worth a column.
         let is_shown = rows.values().any(|time| time.waiting > 0);
-        let working = if is_shown { Shown::Always } else { Shown::Never };
+        let working = if is_shown { Shown::IfNotZero } else { Shown::Never };
         table.insert(&COLUMNS, |mark| {
             let times = rows
                 .get(&mark)
@@ -267,7 +267,7 @@ impl Balance {
             some => format!("; {} that only wait for others to end are left out", counted(some, row)),
         };
         let busiest = &self.busiest;
-        Note::plain(format!("balance: {busiest} works most, {ratio:.2} times the mean ({waiting}{joining})"))
+        Note::plain(format!("balance: {busiest} works most, {ratio:.2} times the mean ({waiting}{joining})")).kept()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `rtrace diff`: two traces compared on standard output.
 
 use rtrace::privilege;
+use rtrace_report::Look;
 
 use super::args::Diff;
 use super::message::tell;
@@ -16,7 +17,7 @@ pub fn diff(options: &Diff) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Complete);
     }
     let mut text = Vec::new();
-    let look = screen::look(options.display, options.full_names);
+    let look = Look { full_names: options.full_names, notes: options.notes, ..screen::look(options.display) };
     let compare = || rtrace_report::diff(traces[0], traces[1], &options.options(look), &mut text);
     let grown = working::reading(&traces, compare)?;
     screen::show(&text, options.display)?;

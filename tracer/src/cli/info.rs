@@ -1,6 +1,7 @@
 //! `rtrace info`: what a trace holds, on standard output.
 
 use rtrace_exporters::TraceSet;
+use rtrace_report::Look;
 
 use super::args::Info;
 use super::{Outcome, screen, working};
@@ -19,7 +20,7 @@ pub fn info(options: &Info) -> anyhow::Result<Outcome> {
         serde_json::to_writer_pretty(&mut text, &info)?;
         text.push(b'\n');
     } else {
-        info.write(&screen::look(options.display, true), &mut text)?;
+        info.write(&Look { full_names: true, ..screen::look(options.display) }, &mut text)?;
     }
     screen::show(&text, options.display)?;
     Ok(Outcome::Complete)

@@ -6,6 +6,7 @@ use rtrace::privilege;
 use rtrace_exporters::{Destination, ExportError, TraceSet};
 use rtrace_model::{CallSite, CallSiteId, Inlined};
 use rtrace_plan::Selector;
+use rtrace_report::Look;
 use rtrace_symbolizer::normal_path;
 
 use super::args::Report;
@@ -24,7 +25,7 @@ pub fn report(options: &Report) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Complete);
     }
     let mut text = Vec::new();
-    let look = screen::look(options.display, options.full_names);
+    let look = Look { full_names: options.full_names, notes: options.notes, ..screen::look(options.display) };
     let trace = TraceSet::open(&options.directory)?;
     let callers = callers(&options.callers, &trace)?;
     let waits = options.waits(&trace);

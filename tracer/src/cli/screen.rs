@@ -53,11 +53,11 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// How tables look on standard output.
-pub fn look(display: Display, full_names: bool) -> Look {
-    look_on(Screen::of_output(), display.color, full_names, variable)
+pub fn look(display: Display) -> Look {
+    look_on(Screen::of_output(), display.color, variable)
 }
 
-fn look_on(screen: Option<Screen>, color: Colour, full_names: bool, variable: impl Fn(&str) -> Option<String>) -> Look {
+fn look_on(screen: Option<Screen>, color: Colour, variable: impl Fn(&str) -> Option<String>) -> Look {
     let is_plain = variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb");
     let colours = match color {
         Colour::Auto => screen.is_some() && !is_plain,
@@ -67,7 +67,7 @@ fn look_on(screen: Option<Screen>, color: Colour, full_names: bool, variable: im
     let locale = variable("LC_ALL").or_else(|| variable("LC_CTYPE")).or_else(|| variable("LANG")).unwrap_or_default();
     let locale = locale.to_lowercase();
     let is_ascii = !locale.contains("utf-8") && !locale.contains("utf8");
-    Look { width: screen.map(|screen| screen.columns), colours, full_names, is_ascii }
+    Look { width: screen.map(|screen| screen.columns), colours, is_ascii, ..Look::default() }
 }
 
 /// Prints a result, through a pager if it is longer than the terminal.
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn colours_are_for_terminals_unless_they_are_asked_for_or_refused() {
         let screen = Some(Screen { columns: 80, rows: None });
-        let colours = |screen, color, variables: &[(&str, &str)]| look_on(screen, color, false, of(variables)).colours;
+        let colours = |screen, color, variables: &[(&str, &str)]| look_on(screen, color, of(variables)).colours;
         assert!(colours(screen, Colour::Auto, &[("TERM", "xterm")]));
         assert!(!colours(None, Colour::Auto, &[]));
         for variable in [("NO_COLOR", "1"), ("TERM", "dumb")] {
@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn elsewhere_there_is_no_width_and_bars_need_a_locale_that_has_them() {
-        assert_eq!(look_on(None, Colour::Auto, false, of(&[])).width, None);
-        let is_ascii = |variables: &[(&str, &str)]| look_on(None, Colour::Auto, false, of(variables)).is_ascii;
+        assert_eq!(look_on(None, Colour::Auto, of(&[])).width, None);
+        let is_ascii = |variables: &[(&str, &str)]| look_on(None, Colour::Auto, of(variables)).is_ascii;
         assert!(is_ascii(&[]) && is_ascii(&[("LANG", "de_DE.UTF-8"), ("LC_ALL", "C")]));
         assert!(!is_ascii(&[("LANG", "de_DE.utf8")]));
     }

@@ -72,12 +72,13 @@ fn chain(depth: usize) -> Table {
 }
 
 fn shown(table: Table, look: Look) -> String {
-    let notes = vec![
-        Note::plain("90 more rows"),
-        Note::warning(
-            "278,126 calls to 994 functions on 3 threads. Incomplete: 2 calls lost (ring full: 2). 12 not timed (0.1 %).",
-        ),
-    ];
+    let complete = Note::warning(
+        "278,126 calls to 994 functions on 3 threads. Incomplete: 2 calls lost (ring full: 2). 12 not timed (0.1 %).",
+    );
+    written(table, vec![Note::plain("90 more rows").kept(), complete.kept()], look)
+}
+
+fn written(table: Table, notes: Vec<Note>, look: Look) -> String {
     let report = Report { about: vec![("trace", About::made_up())], table, notes, ..Report::default() };
     let mut out = Vec::new();
     super::table(&report, &look, &mut out).unwrap();
@@ -119,13 +120,27 @@ fn no_line_is_wider_than_the_terminal_and_no_name_is_cut_to_nothing() {
 
 #[test]
 fn what_has_no_room_is_said() {
-    let text = shown(functions(), at(80));
+    let text = shown(functions(), Look { notes: true, ..at(80) });
     let said = text.split("\n\n").nth(2).unwrap();
     assert!(said.starts_with("no room for: ") && said.contains("--columns"), "{text}");
     for column in ["p99", "max", "library"] {
         assert!(said.split("; ").next().unwrap().contains(column), "{column} in {text}");
     }
-    assert!(!shown(functions(), at(250)).contains("no room for"));
+    assert!(!shown(functions(), Look { notes: true, ..at(250) }).contains("no room for"));
+}
+
+#[test]
+fn notes_that_are_not_of_the_rows_wait_until_they_are_asked_for() {
+    let report = |notes: bool, width: Option<usize>| {
+        let warning = Note::warning("libraries ran before their probes were placed");
+        let of_all = vec![Note::plain("7 calls. Complete.").kept(), Note::plain("a window"), warning];
+        written(functions(), of_all, Look { notes, width, ..Look::default() })
+    };
+    let brief = report(false, Some(250));
+    assert!(brief.ends_with("\n\n7 calls. Complete.\n2 more notes, with 1 warning: --notes\n"), "{brief}");
+    for all in [report(true, Some(250)), report(false, None)] {
+        assert!(all.contains("\na window\nlibraries ran") && !all.contains("--notes"), "{all}");
+    }
 }
 
 #[test]

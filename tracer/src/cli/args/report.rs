@@ -92,6 +92,10 @@ pub struct Report {
     #[arg(long, help_heading = "Display")]
     pub full_names: bool,
 
+    /// Show all notes below the table, also on a terminal
+    #[arg(long, help_heading = "Display")]
+    pub notes: bool,
+
     /// How it is shown.
     #[command(flatten)]
     pub display: Display,
