@@ -170,11 +170,22 @@ impl<V> Counting<V> {
         let mut values = Vec::new();
         for (index, metric) in self.metrics.iter().enumerate() {
             let [inclusive, exclusive] = sums.counts(index);
+            if is_unknown(metric, [inclusive, exclusive]) {
+                values.extend([Value::Absent, Value::Absent, Value::Absent]);
+                continue;
+            }
             values.extend([value(metric, inclusive), value(metric, exclusive)]);
             let per_call = (sums.calls > 0).then(|| exclusive as f64 / sums.calls as f64);
             values.push(per_call.map_or(Value::Absent, Value::Ratio));
         }
         values.extend(derived.iter().map(|(derived, inputs)| {
+            let is_known = |input: &Input| match *input {
+                Input::Counter(index) => !is_unknown(&self.metrics[index], sums.counts(index)),
+                Input::Duration => true,
+            };
+            if !inputs.iter().all(is_known) {
+                return Value::Absent;
+            }
             let figure = derived.value(inputs.map(|input| sums.input(input)));
             figure.map_or(Value::Absent, Value::Ratio)
         }));
@@ -188,6 +199,12 @@ fn rank(tally: Tally) -> u8 {
 }
 
 /// A sum in its metric's unit.
+/// Whether the sums of a row say nothing: operations come from the arguments of functions that are known, and others
+/// compute, too.
+fn is_unknown(metric: &Metric, sums: [u64; 2]) -> bool {
+    metric.unit == "flop" && sums == [0, 0]
+}
+
 fn value(metric: &Metric, sum: u64) -> Value {
     if metric.is_nanoseconds() { Value::Time(sum) } else { Value::Count(sum) }
 }
@@ -323,6 +340,24 @@ mod tests {
         assert_eq!(column(&csv, "page-faults_per_call"), ["9.000000", ""]);
         assert_eq!(column(&csv, "timed"), ["1", "0"]);
         assert_eq!(column(&csv, "inclusive_ns"), ["10", ""]);
+    }
+
+    #[test]
+    fn a_function_whose_operations_are_not_known_has_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.define(&Definition::Metric(metric(0, "flops", "flop", 0))).unwrap();
+        let calls = script("thread 1\n a 0 10\n b 10 20");
+        let readings = [8, 0].map(|inclusive| Reading { inclusive, child: 0 });
+        writer.calls(&Batch::measured(calls, 1, readings.to_vec())).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        let mut out = Vec::new();
+        run(folder.path(), &Options { format: Format::Csv, ..Options::default() }, &mut out).unwrap();
+        let csv = String::from_utf8(out).unwrap();
+        assert_eq!(column(&csv, "function"), ["a", "b"]);
+        assert_eq!(column(&csv, "flops_exclusive"), ["8", ""]);
+        assert_eq!(column(&csv, "flops_per_call"), ["8.000000", ""]);
+        assert_eq!(column(&csv, "flops_per_second"), ["0.800000", ""]);
     }
 
     #[test]
