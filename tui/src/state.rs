@@ -262,6 +262,7 @@ impl State {
             none => {
                 let mut function = Function::new(id, &region.name, library, exit, size);
                 function.cost = cost;
+                function.waits_for = region.waits_for();
                 let name = Arc::clone(&function.name);
                 *none = Some(function);
                 let first = *self.by_name.entry(name).or_insert(id);

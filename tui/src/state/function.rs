@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rtrace_model::{
     Call, CallCost, Count, Ending, Estimate, ExitPolicy, Latency, LibraryId, LocationId, Missed, PathProfile, RegionId,
-    Timestamp,
+    Timestamp, Wait,
 };
 
 use super::counters::{Counters, add_exclusive, add_inclusive};
@@ -28,6 +28,8 @@ pub struct Function {
     pub alone: Arc<str>,
     /// Its library.
     pub library: LibraryId,
+    /// What its calls wait for, if they do.
+    pub waits_for: Option<Wait>,
     /// How its exits are seen.
     pub exit: ExitPolicy,
     /// Size of its code in bytes.
@@ -129,6 +131,7 @@ impl Function {
             name: Arc::from(name),
             alone: Arc::from(name),
             library,
+            waits_for: None,
             exit,
             size,
             cost: None,
@@ -203,6 +206,11 @@ impl Function {
     /// what shares are of.
     pub fn own(&self) -> u64 {
         self.exclusive.saturating_sub(self.tracing)
+    }
+
+    /// The same where it is work: time in which a function waits is none, and what shares are of.
+    pub fn work(&self) -> u64 {
+        if self.waits_for.is_some() { 0 } else { self.own() }
     }
 
     /// Whether tracing took so much of its exclusive time that this says little of the program.

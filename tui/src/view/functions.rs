@@ -135,14 +135,20 @@ pub struct Facts<'a> {
     state: &'a State,
     theme: Theme,
     colours: Colours,
-    /// Sum of the own times of all functions.
-    own: u64,
+    /// Sum of the work of all functions.
+    work: u64,
 }
 
 impl Facts<'_> {
     fn library(&self, function: &Function) -> Style {
         self.colours.library(function.library)
     }
+}
+
+/// Those that take most time first, and those that only wait behind all others.
+fn by_work(a: &Function, b: &Function) -> Ordering {
+    let waits = |function: &Function| function.waits_for.is_some();
+    waits(a).cmp(&waits(b)).then_with(|| b.own().cmp(&a.own()))
 }
 
 const CURVE: u16 = 15;
@@ -182,16 +188,19 @@ pub const COLUMNS: [Figure; 13] = [
                 Cell::time(time)
             }
         },
-        order: |_, a, b| b.own().cmp(&a.own()),
+        order: |_, a, b| by_work(a, b),
     },
     Figure {
         column: Column::number("share %", 13, 50),
         text: |facts, function| {
-            let share = |time: u64| time as f64 / facts.own.max(1) as f64;
+            if let Some(wait) = function.waits_for {
+                return Cell::from(wait.name()).styled(facts.theme.dim());
+            }
+            let share = |time: u64| time as f64 / facts.work.max(1) as f64;
             let off_cpu = function.off_cpu(&facts.state.counters).unwrap_or(0.0);
             Cell::share(function.time(function.own()).map(share), off_cpu).styled(facts.library(function))
         },
-        order: |_, a, b| b.own().cmp(&a.own()),
+        order: |_, a, b| by_work(a, b),
     },
     Figure {
         column: Column::number("mean", 10, 132),
@@ -273,8 +282,8 @@ pub fn arrange(app: &mut App, state: &State) {
 }
 
 fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
-    let own = state.functions().map(Function::own).fold(0, u64::saturating_add);
-    let facts = Facts { state, theme: app.theme, colours: Colours::of(state, app.theme), own };
+    let work = state.functions().map(Function::work).fold(0, u64::saturating_add);
+    let facts = Facts { state, theme: app.theme, colours: Colours::of(state, app.theme), work };
     let bars = [app.theme.glyphs.shades[3], app.theme.glyphs.shades[1]];
     let has_cpu = state.functions().any(|function| function.off_cpu(&state.counters).is_some());
     let mut marks = if has_cpu { vec![(bars[0], "on CPU"), (bars[1], "off CPU")] } else { Vec::new() };

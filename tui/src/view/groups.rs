@@ -163,7 +163,7 @@ fn of_libraries(state: &State) -> BTreeMap<Key, Sums> {
         let group = groups.entry(Key::Library(function.library)).or_default();
         group.calls += function.calls;
         group.exclusive = group.exclusive.saturating_add(function.exclusive);
-        group.own = group.own.saturating_add(function.own());
+        group.own = group.own.saturating_add(function.work());
         group.parts += 1;
     }
     for (key, group) in &mut groups {

@@ -58,12 +58,12 @@ pub fn draw_below(
     above
 }
 
-/// The libraries whose functions were called, with the own time in them, the most first.
+/// The libraries whose functions were called, with the work in them, the most first.
 fn times(state: &State) -> Vec<(LibraryId, u64)> {
     let mut times: BTreeMap<LibraryId, u64> = BTreeMap::new();
     for function in state.functions().filter(|function| function.calls > 0) {
         let time = times.entry(function.library).or_default();
-        *time = time.saturating_add(function.own());
+        *time = time.saturating_add(function.work());
     }
     let mut times: Vec<(LibraryId, u64)> = times.into_iter().collect();
     times.sort_by_key(|&(_, time)| Reverse(time));

@@ -294,7 +294,7 @@ fn note(
     if let Some(Forgotten { shorter_than, until }) = worst {
         let which = shorter_than.map_or_else(String::new, |limit| format!(" shorter than {}", units::round(limit)));
         let since = axis::name(app, state, until, scale.to);
-        notes.push(format!("calls{which} are kept from {since} on only"));
+        notes.push(format!("calls{which}: only since {since}"));
     }
     notes.join("; ")
 }
