@@ -25,8 +25,7 @@ function drawDetail() {
   parts.push(el("h3", {}, "Calls"), edgeTable(data.edges.rows.filter((edge) => edge[0] === chosen), 1));
   const sites = data.sites.rows.filter((edge) => edge[1] === chosen && edge[0] >= 0);
   if (sites.length) parts.push(el("h3", {}, "Called at"), edgeTable(sites, 0, "call site"));
-  const bounds = data.folded ? "" : ", as report --histogram has it";
-  parts.push(el("h3", {}, `Durations${bounds}`), histogram(histograms.get(chosen)));
+  parts.push(el("h3", {}, "Durations"), histogram(histograms.get(chosen)));
   if (heatMaps.has(chosen)) parts.push(el("h3", {}, "Durations over time"), heatMap(heatMaps.get(chosen), 180));
   parts.push(...slowest(chosen), ...valuesOf(chosen), el("h3", {}, "Probes"), probes(fn));
   panel.replaceChildren(...parts);

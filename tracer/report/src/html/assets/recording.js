@@ -19,7 +19,7 @@ function drawPlan() {
     section.append(sortedTable([
       column("library", "library", "name", (row) => (row[0] === null ? "unknown" : libraries[row[0]].name), (row) => [row[0] === null ? "" : swatch(row[0]), row[0] === null ? "unknown" : libraries[row[0]].name]),
       column("entry", "probed instruction at the entry", "text", (row) => ENTRIES[row[1]] || row[1]),
-      column("exit", "how returns are seen", "text", (row) => EXITS[row[2]] || row[2]),
+      column("exit", "how returns are detected", "text", (row) => EXITS[row[2]] || row[2]),
       column("functions", "functions", "count", (row) => row[3]),
     ], kinds, { sort: "functions", most: 30 }).element);
   }

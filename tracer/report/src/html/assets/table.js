@@ -24,7 +24,9 @@ function sortedTable(columns, rows, options) {
     const isOf = (other) => other.kind === "time" && !other.hidden && other.group === column.group;
     const alike = column.group && !column.hidden ? columns.filter(isOf) : [column];
     const middles = alike.map((other) => other.middle).filter((middle) => middle > 0);
-    const size = column.group === "duration" ? 100 * Math.min(...middles) : Math.max(...alike.map((other) => other.largest));
+    const largest = Math.max(...alike.map((other) => other.largest));
+    // A millisecond has too many digits in nanoseconds.
+    const size = column.group === "duration" ? Math.max(100 * Math.min(...middles), largest >= 1e6 ? 1e5 : 0) : largest;
     column.unit = column.unit || unitFor(Number.isFinite(size) ? size : 0);
   }
 
