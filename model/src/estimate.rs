@@ -72,7 +72,7 @@ impl AddAssign for Missed {
     fn add_assign(&mut self, other: Missed) {
         self.estimated = self.estimated.saturating_add(other.estimated);
         self.margin = self.margin.saturating_add(other.margin);
-        self.has_unknown |= other.has_unknown;
+        self.has_unknown = self.has_unknown || other.has_unknown;
     }
 }
 

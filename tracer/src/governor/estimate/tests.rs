@@ -85,7 +85,7 @@ fn right_of_200(hit: f64, measured: f64, pace: fn(u64) -> f64, windows: u32) -> 
 fn intervals_hold_the_truth_as_often_as_they_say() {
     let steady: fn(u64) -> f64 = |_| 20_000.0;
     let wave: fn(u64) -> f64 = |now| 20_000.0 / (1.0 + 0.8 * (now as f64 / 1.5e9).sin());
-    let phases: fn(u64) -> f64 = |now| if now / (700 * MS) % 3 == 0 { 5_000.0 } else { 200_000.0 };
+    let phases: fn(u64) -> f64 = |now| if (now / (700 * MS)).is_multiple_of(3) { 5_000.0 } else { 200_000.0 };
     let rare: fn(u64) -> f64 = |_| 1_000_000.0;
     for (name, pace, windows) in
         [("steady", steady, 50), ("wave", wave, 50), ("phases", phases, 50), ("rare", rare, 100), ("few", steady, 10)]
