@@ -32,7 +32,7 @@ struct Noted {
 /// A file in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Probed {
-    /// The process, or [`EVERYWHERE`].
+    /// The process, or [`EVERYWHERE`](crate::EVERYWHERE).
     pub pid: u32,
     /// Device number of the file, as `stat` reports it.
     pub device: u64,
