@@ -4,6 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ExitPolicy, Region};
 
+/// The part of a time from which on it is marked that tracing took so much of it, in percent.
+pub const MOSTLY_TRACING: u64 = 30;
+
+/// Whether tracing took so much of a recorded time that this says little of the program.
+pub fn is_mostly_tracing(recorded: u64, tracing: u64) -> bool {
+    u128::from(tracing) * 100 > u128::from(recorded) * u128::from(MOSTLY_TRACING)
+}
+
 /// What tracing one call costs, measured on functions of rtrace itself before the recording. Times
 /// in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -68,6 +68,17 @@ pub struct Missed {
     pub has_unknown: bool,
 }
 
+/// How much is known of a number of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    Nothing,
+    /// There were no fewer.
+    AtLeast(u64),
+    /// It is within a margin of this one.
+    About(u64),
+}
+
 impl AddAssign for Missed {
     fn add_assign(&mut self, other: Missed) {
         self.estimated = self.estimated.saturating_add(other.estimated);
@@ -84,6 +95,15 @@ impl Missed {
         sum
     }
 
+    /// What may be said of their number.
+    pub fn known(self) -> Known {
+        match (self.estimated.saturating_sub(self.margin), self.has_unknown) {
+            (0, true) => Known::Nothing,
+            (least, true) => Known::AtLeast(least),
+            (_, false) => Known::About(self.estimated),
+        }
+    }
+
     /// The margin as a part of so many calls.
     pub fn margin_of(self, calls: u64) -> String {
         let percent = self.margin as f64 * 100.0 / calls.max(1) as f64;
@@ -94,10 +114,10 @@ impl Missed {
 /// As people are told it.
 impl fmt::Display for Missed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.estimated.saturating_sub(self.margin), self.has_unknown) {
-            (0, true) => write!(f, "an unknown number more unseen"),
-            (least, true) => write!(f, "at least {} more unseen", grouped(least)),
-            _ => write!(f, "about {} ({}) more unseen", grouped(self.estimated), self.margin_of(self.estimated)),
+        match self.known() {
+            Known::Nothing => write!(f, "an unknown number more unseen"),
+            Known::AtLeast(calls) => write!(f, "at least {} more unseen", grouped(calls)),
+            Known::About(calls) => write!(f, "about {} ({}) more unseen", grouped(calls), self.margin_of(calls)),
         }
     }
 }

@@ -63,12 +63,12 @@ mod waiting;
 mod words;
 
 pub use batch::{Batch, Reading};
-pub use calibration::CallCost;
+pub use calibration::{CallCost, MOSTLY_TRACING, is_mostly_tracing};
 pub use call::{Call, Ending};
 pub use call_site::{CallSite, Inlined, SourceLine};
 pub use context::{Context, ContextEnding};
 pub use definition::{Definition, ExitPolicy, Library, Location, Process, Region, SymbolName};
-pub use estimate::{Estimate, Level, Missed};
+pub use estimate::{Estimate, Known, Level, Missed};
 pub use event::{Event, EventKind, slowdown};
 pub use id::{CallSiteId, ContextId, LibraryId, LocationId, MetricId, PathId, RegionId};
 pub use item::Item;

@@ -198,13 +198,13 @@ fn rank(tally: Tally) -> u8 {
     if tally == Tally::Exclusive { 3 } else { 5 }
 }
 
-/// A sum in its metric's unit.
 /// Whether the sums of a row say nothing: operations come from the arguments of functions that are known, and others
 /// compute, too.
 fn is_unknown(metric: &Metric, sums: [u64; 2]) -> bool {
     metric.unit == "flop" && sums == [0, 0]
 }
 
+/// A sum in its metric's unit.
 fn value(metric: &Metric, sum: u64) -> Value {
     if metric.is_nanoseconds() { Value::Time(sum) } else { Value::Count(sum) }
 }
@@ -212,6 +212,8 @@ fn value(metric: &Metric, sum: u64) -> Value {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::path::Path;
 
     use rtrace_model::{Base, Definition, Event, EventKind, MetricId, Sink, Span, Summary, Timestamp};
 
@@ -324,17 +326,27 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_call_that_was_not_timed_counts_nothing() {
+    /// A trace of these calls, with what each counted.
+    fn of_calls(metric: Metric, calls: &str, counted: &[u64]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = writer(folder.path());
-        writer.define(&Definition::Metric(metric(0, "page-faults", "#", 0))).unwrap();
-        let calls = script("thread 1\n a 0 ?\n a 10 20\n b 30 ?");
-        writer.calls(&Batch::measured(calls, 1, vec![Reading { inclusive: 9, child: 0 }; 3])).unwrap();
+        writer.define(&Definition::Metric(metric)).unwrap();
+        let readings = counted.iter().map(|&inclusive| Reading { inclusive, child: 0 }).collect();
+        writer.calls(&Batch::measured(script(calls), 1, readings)).unwrap();
         writer.finish(&Summary::default()).unwrap();
+        folder
+    }
+
+    fn functions(trace: &Path, format: Format) -> String {
         let mut out = Vec::new();
-        run(folder.path(), &Options { format: Format::Csv, ..Options::default() }, &mut out).unwrap();
-        let csv = String::from_utf8(out).unwrap();
+        run(trace, &Options { format, ..Options::default() }, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_call_that_was_not_timed_counts_nothing() {
+        let folder = of_calls(metric(0, "page-faults", "#", 0), "thread 1\n a 0 ?\n a 10 20\n b 30 ?", &[9, 9, 9]);
+        let csv = functions(folder.path(), Format::Csv);
         assert_eq!(column(&csv, "function"), ["a", "b"]);
         assert_eq!(column(&csv, "page-faults_inclusive"), ["9", ""]);
         assert_eq!(column(&csv, "page-faults_per_call"), ["9.000000", ""]);
@@ -344,16 +356,8 @@ mod tests {
 
     #[test]
     fn a_function_whose_operations_are_not_known_has_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = writer(folder.path());
-        writer.define(&Definition::Metric(metric(0, "flops", "flop", 0))).unwrap();
-        let calls = script("thread 1\n a 0 10\n b 10 20");
-        let readings = [8, 0].map(|inclusive| Reading { inclusive, child: 0 });
-        writer.calls(&Batch::measured(calls, 1, readings.to_vec())).unwrap();
-        writer.finish(&Summary::default()).unwrap();
-        let mut out = Vec::new();
-        run(folder.path(), &Options { format: Format::Csv, ..Options::default() }, &mut out).unwrap();
-        let csv = String::from_utf8(out).unwrap();
+        let folder = of_calls(metric(0, "flops", "flop", 0), "thread 1\n a 0 10\n b 10 20", &[8, 0]);
+        let csv = functions(folder.path(), Format::Csv);
         assert_eq!(column(&csv, "function"), ["a", "b"]);
         assert_eq!(column(&csv, "flops_exclusive"), ["8", ""]);
         assert_eq!(column(&csv, "flops_per_call"), ["8.000000", ""]);
@@ -362,17 +366,8 @@ mod tests {
 
     #[test]
     fn what_is_0_in_all_rows_has_no_column_for_people() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = writer(folder.path());
-        writer.define(&Definition::Metric(metric(0, "page-faults", "#", 0))).unwrap();
-        let calls = script("thread 1\n a 0 10\n b 10 20");
-        writer.calls(&Batch::measured(calls, 1, vec![Reading { inclusive: 0, child: 0 }; 2])).unwrap();
-        writer.finish(&Summary::default()).unwrap();
-        let shown = |format| {
-            let mut out = Vec::new();
-            run(folder.path(), &Options { format, ..Options::default() }, &mut out).unwrap();
-            String::from_utf8(out).unwrap().contains("page-faults")
-        };
+        let folder = of_calls(metric(0, "page-faults", "#", 0), "thread 1\n a 0 10\n b 10 20", &[0, 0]);
+        let shown = |format| functions(folder.path(), format).contains("page-faults");
         assert_eq!([Format::Table, Format::Csv].map(shown), [false, true]);
     }
 

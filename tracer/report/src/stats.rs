@@ -1,6 +1,6 @@
 //! The figures of one row: of a function, library, thread or process.
 
-use rtrace_model::{Call, Ending, Estimate, FoldedPath, Latency, Missed};
+use rtrace_model::{Call, Ending, Estimate, FoldedPath, Known, Latency, Missed};
 
 use super::table::{Column, SUM, Shown, Value};
 use super::time::{OfRow, Time, Tracing};
@@ -194,13 +194,11 @@ impl Stats {
         let [of_inclusive, of_exclusive] =
             self.corrected().map_or([Value::Absent, Value::Absent], |times| times.map(share));
         // What is not known is no 0.
-        let [estimated, margin] = match self.missed {
+        let [estimated, margin] = match self.missed.map(|missed| (missed.known(), missed.margin)) {
             None => [Value::Count(0), Value::Count(0)],
-            Some(Missed { estimated: 0, has_unknown: true, .. }) => [Value::Absent, Value::Absent],
-            Some(Missed { estimated, has_unknown: true, margin }) => {
-                [Value::Count(estimated.saturating_sub(margin)), Value::Absent]
-            }
-            Some(Missed { estimated, margin, .. }) => [Value::Count(estimated), Value::Count(margin)],
+            Some((Known::Nothing, _)) => [Value::Absent, Value::Absent],
+            Some((Known::AtLeast(calls), _)) => [Value::Count(calls), Value::Absent],
+            Some((Known::About(calls), margin)) => [Value::Count(calls), Value::Count(margin)],
         };
         let [returned, unwound, open, unseen] = self.endings.map(Value::Count);
         vec![

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use rtrace_model::counted;
+use rtrace_model::{MOSTLY_TRACING, counted, is_mostly_tracing};
 
 use super::Sort;
 use super::key::Key;
@@ -17,9 +17,6 @@ const MARGIN: u64 = 5;
 
 /// The most of a recorded time of which it is said what is left: one of so many.
 const MOST: u64 = 3;
-
-/// The part of a time from which on it is marked that tracing took so much of it, in percent.
-const MARKED: u64 = 30;
 
 /// How soon corrected times go where there is no room.
 const RANK: u8 = 2;
@@ -78,7 +75,7 @@ impl Time {
 
     /// Whether tracing took so much of it that it says little of the program.
     pub(super) fn is_marked(self) -> bool {
-        u128::from(self.tracing.took) * 100 > u128::from(self.recorded) * u128::from(MARKED)
+        is_mostly_tracing(self.recorded, self.tracing.took)
     }
 
     /// The part of it that tracing took, 0 to 1.
@@ -149,7 +146,7 @@ pub(super) fn explain(table: &mut Table, sort: Sort) -> Option<Note> {
 
 /// What the mark at a time means, of so many rows.
 pub(super) fn marks(rows: usize) -> String {
-    format!("! more than {MARKED} % of this time is the cost of tracing ({})", counted(rows as u64, "row"))
+    format!("! more than {MOSTLY_TRACING} % of this time is the cost of tracing ({})", counted(rows as u64, "row"))
 }
 
 /// The sums of times, each with the columns that come from it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rtrace_model::{
     Call, CallCost, Count, Ending, Estimate, ExitPolicy, Latency, LibraryId, LocationId, Missed, PathProfile, RegionId,
-    Timestamp, Wait,
+    Timestamp, Wait, is_mostly_tracing,
 };
 
 use super::counters::{Counters, add_exclusive, add_inclusive};
@@ -13,9 +13,6 @@ use super::history::{CLASSES, History, class_of_bucket};
 
 /// Slowest calls that are kept of each function.
 const SLOWEST: usize = 8;
-
-/// The part of a time from which on it is marked that tracing took so much of it, in percent.
-const MARKED: u64 = 30;
 
 /// A region with its calls so far. Times in nanoseconds, as `rtrace report` defines them.
 #[derive(Clone, Debug)]
@@ -215,7 +212,7 @@ impl Function {
 
     /// Whether tracing took so much of its exclusive time that this says little of the program.
     pub fn is_mostly_tracing(&self) -> bool {
-        self.exclusive > 0 && u128::from(self.tracing) * 100 > u128::from(self.exclusive) * u128::from(MARKED)
+        self.exclusive > 0 && is_mostly_tracing(self.exclusive, self.tracing)
     }
 
     /// Keeps a call if it is among the slowest, without counting it.

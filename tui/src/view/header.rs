@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
-use rtrace_model::Overhead;
+use rtrace_model::{Known, Overhead};
 
 use crate::app::App;
 use crate::canvas::{Align, Canvas};
@@ -58,10 +58,10 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         fact(format!("+{} counted", grouped(counted_only)), Style::new());
     }
     if let Some(missed) = missed {
-        let told = match (missed.estimated.saturating_sub(missed.margin), missed.has_unknown) {
-            (0, true) => "?".to_owned(),
-            (least, true) => format!("\u{2265}{}", grouped(least)),
-            _ => format!("~{} {}", grouped(missed.estimated), missed.margin_of(missed.estimated)),
+        let told = match missed.known() {
+            Known::Nothing => "?".to_owned(),
+            Known::AtLeast(calls) => format!("\u{2265}{}", grouped(calls)),
+            Known::About(calls) => format!("~{} {}", grouped(calls), missed.margin_of(calls)),
         };
         fact(format!("+{told} unseen"), theme.bad());
     }
