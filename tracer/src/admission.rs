@@ -29,6 +29,12 @@ const GROUP: usize = 32;
 const LOOK: f64 = 1e6;
 const ENOUGH: u64 = 1_000;
 
+/// Fewer calls than that say nothing of a function if others have ended the look early: one call of a rare function in
+/// the 50 us that a busy one took for a thousand would stand for 20,000 a second. Such functions are counted once more,
+/// without the busy ones, at most so many times.
+const FEWEST: u64 = 16;
+const MOST_PASSES: usize = 4;
+
 /// Not longer than this many times what that should take, and than this.
 const LATE: f64 = 4.0;
 const LONGEST_LOOK: Duration = Duration::from_millis(100);
@@ -93,10 +99,8 @@ pub fn admit(programs: &Programs, plan: &Plan, pids: &[u32], limit: Limit<'_>) -
         let mut looking = Looking { programs, representative: &representative, limit, closing: &mut closing };
         for library in &plan.libraries {
             let file = Pinned::open(&library.attach_path, library.stamp)?;
-            for group in library.regions.chunks(GROUP) {
-                for (region, cost) in looking.look(&file, group)? {
-                    *seen.entry(region).or_default() += cost * representative.share;
-                }
+            for (region, cost) in looking.look_at_all(&file, &library.regions)? {
+                *seen.entry(region).or_default() += cost * representative.share;
             }
         }
     }
@@ -158,6 +162,20 @@ fn representatives(pids: &[u32]) -> Vec<Representative> {
     runs.map(|(cpus, (pid, own))| Representative { pid, share: cpus / all, cpus: own.max(LEAST_CPU) }).collect()
 }
 
+/// What was counted of a group of functions.
+struct Look {
+    /// Calls of each.
+    hits: Vec<u64>,
+    /// CPU time in nanoseconds that the process had for itself meanwhile.
+    own: f64,
+    /// Whether it ended early, as there were enough calls of all functions together.
+    is_cut_short: bool,
+}
+
+fn since(before: &[u64], now: &[u64]) -> Vec<u64> {
+    now.iter().zip(before).map(|(now, before)| now - before).collect()
+}
+
 struct Looking<'a> {
     programs: &'a Programs,
     representative: &'a Representative,
@@ -166,42 +184,73 @@ struct Looking<'a> {
 }
 
 impl Looking<'_> {
-    /// Counts the calls of some functions of a file. Gives what recording those that are called would cost, as a part of the
+    /// Counts the calls of the functions of a file. Gives what recording those that are called would cost, as a part of the
     /// CPU time that the process would use without.
-    fn look(&mut self, file: &Pinned, regions: &[PlannedRegion]) -> Result<Vec<(RegionId, f64)>, Error> {
+    fn look_at_all(&mut self, file: &Pinned, regions: &[PlannedRegion]) -> Result<Vec<(RegionId, f64)>, Error> {
+        let mut costs = Vec::new();
+        let mut left: Vec<&PlannedRegion> = regions.iter().collect();
+        for pass in 1..=MOST_PASSES {
+            let mut unsure = Vec::new();
+            for group in left.chunks(GROUP) {
+                let look = self.look(file, group)?;
+                let is_unsure = |hits| pass < MOST_PASSES && look.is_cut_short && hits < FEWEST;
+                for (&planned, &hits) in group.iter().zip(&look.hits) {
+                    if is_unsure(hits) {
+                        unsure.push(planned);
+                    } else if hits > 0 && planned.jump.is_none() {
+                        costs.push((planned.region.id, hits as f64 * self.recorded(planned) / look.own));
+                    }
+                }
+            }
+            if unsure.is_empty() {
+                break;
+            }
+            // A function that has two probes would be counted twice.
+            self.closing.finish();
+            left = unsure;
+        }
+        Ok(costs)
+    }
+
+    /// Counts the calls of some functions of a file.
+    fn look(&mut self, file: &Pinned, regions: &[&PlannedRegion]) -> Result<Look, Error> {
         let Representative { pid, cpus, .. } = *self.representative;
-        let sites: Vec<_> = regions.iter().map(attach::entry_of).collect();
+        let sites: Vec<_> = regions.iter().copied().map(attach::entry_of).collect();
         let begin = self.counted(regions);
         let attach = |sites: &[_]| self.programs.attach(Role::Enter, &file.path(), &[pid], sites);
         // What the kernel refuses is told of when the rest is placed.
         let placed = attach::place(&sites, &attach, &mut |_, _| {})?;
         let (before, from, used_before) = (self.counted(regions), Instant::now(), cpu_time(pid).unwrap_or(0));
         let longest = Duration::from_secs_f64(LATE * LOOK / cpus / 1e9).min(LONGEST_LOOK);
-        let (mut after, mut time) = (before.clone(), 0.0);
-        while from.elapsed() < longest && time < LOOK && after.iter().sum::<u64>() - before.iter().sum::<u64>() < ENOUGH
-        {
+        let (mut hits, mut time) = (vec![0; regions.len()], 0.0);
+        while from.elapsed() < longest && time < LOOK && hits.iter().sum::<u64>() < ENOUGH {
             thread::sleep(STEP);
-            after = self.counted(regions);
+            hits = since(&before, &self.counted(regions));
             time = cpu_time(pid).map_or(0, |used| used.saturating_sub(used_before)) as f64;
         }
         self.closing.close(placed.into_iter().map(|(_, probes)| probes).collect());
-        let cost =
-            |planned: &PlannedRegion, is_recorded| overhead::of_call(self.limit.costs, &planned.region, is_recorded);
-        let hits = || regions.iter().zip(after.iter().zip(&before).map(|(after, before)| (after - before) as f64));
-        let taken: f64 = hits().map(|(planned, hits)| hits * cost(planned, false)).sum();
-        let own = (time - taken).max(time * LEAST_OWN).max(1.0);
-        let later = overhead::after(self.limit.costs);
-        let called = hits().filter(|(planned, hits)| *hits > 0.0 && planned.jump.is_none());
-        let costs = called.map(|(planned, hits)| (planned.region.id, hits * (cost(planned, true) + later) / own));
-        let costs = costs.collect();
-        let all = regions.iter().zip(after.iter().zip(&begin).map(|(after, begin)| (after - begin) as f64));
-        let harm: f64 = all.map(|(planned, hits)| hits * (cost(planned, false) + later)).sum();
+        let hit = |hits: &[u64]| -> f64 {
+            regions.iter().zip(hits).map(|(planned, &hits)| hits as f64 * self.counted_only(planned)).sum()
+        };
+        let own = (time - hit(&hits)).max(time * LEAST_OWN).max(1.0);
+        let all = since(&begin, &self.counted(regions));
+        let harm = hit(&all) + all.iter().sum::<u64>() as f64 * overhead::after(self.limit.costs);
         thread::sleep(self.pause(harm / cpus));
-        Ok(costs)
+        Ok(Look { is_cut_short: time < LOOK && hits.iter().sum::<u64>() >= ENOUGH, hits, own })
+    }
+
+    /// Nanoseconds that a call of a function costs which is counted only.
+    fn counted_only(&self, planned: &PlannedRegion) -> f64 {
+        overhead::of_call(self.limit.costs, &planned.region, false)
+    }
+
+    /// Nanoseconds that a recorded call costs.
+    fn recorded(&self, planned: &PlannedRegion) -> f64 {
+        overhead::of_call(self.limit.costs, &planned.region, true) + overhead::after(self.limit.costs)
     }
 
     /// The hits of these regions so far.
-    fn counted(&self, regions: &[PlannedRegion]) -> Vec<u64> {
+    fn counted(&self, regions: &[&PlannedRegion]) -> Vec<u64> {
         let last = regions.last().map_or(0, |planned| planned.region.id.index() + 1);
         let entries = self.programs.first_entries(last);
         regions.iter().map(|planned| entries[planned.region.id.index() % entries.len()]).collect()
