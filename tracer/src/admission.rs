@@ -29,11 +29,11 @@ const GROUP: usize = 32;
 const LOOK: f64 = 1e6;
 const ENOUGH: u64 = 1_000;
 
-/// Fewer calls than that say nothing of a function if others have ended the look early: one call of a rare function in
-/// the 50 us that a busy one took for a thousand would stand for 20,000 a second. Such functions are counted once more,
-/// without the busy ones, at most so many times.
+/// Fewer calls than that say little of a function where a look was shorter: one call of a rare function in the 50 us that a
+/// busy one took for a thousand would stand for 20,000 a second. Such functions are looked at again, without the busy ones,
+/// at most so many times together.
 const FEWEST: u64 = 16;
-const MOST_PASSES: usize = 4;
+const MOST_LOOKS: usize = 4;
 
 /// Not longer than this many times what that should take, and than this.
 const LATE: f64 = 4.0;
@@ -162,6 +162,26 @@ fn representatives(pids: &[u32]) -> Vec<Representative> {
     runs.map(|(cpus, (pid, own))| Representative { pid, share: cpus / all, cpus: own.max(LEAST_CPU) }).collect()
 }
 
+/// What was counted of a function in all looks.
+#[derive(Clone, Copy)]
+struct Counted<'p> {
+    planned: &'p PlannedRegion,
+    hits: u64,
+    /// Nanoseconds of CPU time that the process had for itself meanwhile.
+    own: f64,
+}
+
+impl Counted<'_> {
+    fn is_unsure(&self, is_cut_short: bool) -> bool {
+        self.hits < FEWEST && self.own < LOOK && (self.hits > 0 || is_cut_short)
+    }
+
+    /// Calls per nanosecond of CPU time.
+    fn rate(&self) -> f64 {
+        self.hits as f64 / if self.hits < FEWEST { self.own.max(LOOK) } else { self.own }
+    }
+}
+
 /// What was counted of a group of functions.
 struct Look {
     /// Calls of each.
@@ -188,17 +208,18 @@ impl Looking<'_> {
     /// CPU time that the process would use without.
     fn look_at_all(&mut self, file: &Pinned, regions: &[PlannedRegion]) -> Result<Vec<(RegionId, f64)>, Error> {
         let mut costs = Vec::new();
-        let mut left: Vec<&PlannedRegion> = regions.iter().collect();
-        for pass in 1..=MOST_PASSES {
+        let mut left: Vec<Counted<'_>> = regions.iter().map(|planned| Counted { planned, hits: 0, own: 0.0 }).collect();
+        for looks in 1..=MOST_LOOKS {
             let mut unsure = Vec::new();
-            for group in left.chunks(GROUP) {
+            for group in left.chunks_mut(GROUP) {
                 let look = self.look(file, group)?;
-                let is_unsure = |hits| pass < MOST_PASSES && look.is_cut_short && hits < FEWEST;
-                for (&planned, &hits) in group.iter().zip(&look.hits) {
-                    if is_unsure(hits) {
-                        unsure.push(planned);
-                    } else if hits > 0 && planned.jump.is_none() {
-                        costs.push((planned.region.id, hits as f64 * self.recorded(planned) / look.own));
+                for (counted, hits) in group.iter_mut().zip(look.hits) {
+                    counted.hits += hits;
+                    counted.own += look.own;
+                    if looks < MOST_LOOKS && counted.is_unsure(look.is_cut_short) {
+                        unsure.push(*counted);
+                    } else if counted.hits > 0 && counted.planned.jump.is_none() {
+                        costs.push((counted.planned.region.id, counted.rate() * self.recorded(counted.planned)));
                     }
                 }
             }
@@ -213,8 +234,10 @@ impl Looking<'_> {
     }
 
     /// Counts the calls of some functions of a file.
-    fn look(&mut self, file: &Pinned, regions: &[&PlannedRegion]) -> Result<Look, Error> {
+    fn look(&mut self, file: &Pinned, group: &[Counted<'_>]) -> Result<Look, Error> {
         let Representative { pid, cpus, .. } = *self.representative;
+        let regions: Vec<_> = group.iter().map(|counted| counted.planned).collect();
+        let regions = regions.as_slice();
         let sites: Vec<_> = regions.iter().copied().map(attach::entry_of).collect();
         let begin = self.counted(regions);
         let attach = |sites: &[_]| self.programs.attach(Role::Enter, &file.path(), &[pid], sites);
