@@ -14,7 +14,6 @@ import json
 import re
 import subprocess
 import sys
-import xml.etree.ElementTree
 from collections import Counter
 from pathlib import Path
 
@@ -462,20 +461,6 @@ def callgrind(path):
     same(found, expected)
 
 
-@reader("flamegraph")
-def flamegraph(path):
-    image = xml.etree.ElementTree.parse(path).getroot()
-    titles = [title.text for title in image.iter("{http://www.w3.org/2000/svg}title")]
-    # Boxes below a tenth of a pixel are left out.
-    whole = sum(TIMES.values())
-    times = Counter()
-    for functions, time in TIMES.items():
-        times.update({functions[:depth]: time for depth in range(1, len(functions) + 1)})
-    processes = len({LOCATIONS[call["location"]]["pid"] for call in CALLS})
-    assert processes == 1, "paths of several processes are drawn apart"
-    assert len(titles) == processes + sum(time * 1200 / whole >= 0.1 for time in times.values()), len(titles)
-
-
 def number(label):
     """The number in front of a label."""
     return int(label.split()[0].replace(",", ""))
@@ -498,21 +483,6 @@ def dot(path):
         (labels[edge["tail"]][0], labels[edge["head"]][0]): number(edge["label"]) for edge in graph["edges"]
     }
     same(found, pairs)
-
-
-@reader("event-flow")
-def event_flow(path):
-    # Counts nodes; to lay out so many takes minutes.
-    output = subprocess.run(["gc", "-n", path], capture_output=True, text=True, check=True)
-    assert not output.stderr, output.stderr
-    assert int(output.stdout.split()[0]) >= len(COUNTS), output.stdout
-    found = Counter()
-    for label, calls in re.findall(r'label="((?:[^"\\]|\\.)*)\\n([\d,]+) calls?"', path.read_text()):
-        name, _, arguments = label.partition("(")
-        found[name] += number(calls)
-        assert not arguments or name in ("function1", "function2"), label
-        assert not arguments or arguments.startswith("n=" if name == "function1" else "x="), label
-    same(found, Counter(NAMES[call["region"]] for call in CALLS))
 
 
 def main():

@@ -5,10 +5,8 @@ mod callgrind;
 mod chrome;
 mod csv;
 mod dot;
-mod event_flow;
 mod event_flow_code;
 mod firefox;
-mod flamegraph;
 mod folded;
 mod jsonl;
 mod otf2;
@@ -21,7 +19,6 @@ use super::Format;
 /// All formats, the most often wanted first.
 pub const FORMATS: &[Format] = &[
     folded::FORMAT,
-    flamegraph::FORMAT,
     perfetto::FORMAT,
     chrome::FORMAT,
     otf2::FORMAT,
@@ -33,7 +30,6 @@ pub const FORMATS: &[Format] = &[
     firefox::FORMAT,
     callgrind::FORMAT,
     dot::FORMAT,
-    event_flow::FORMAT,
     event_flow_code::FORMAT,
 ];
 

@@ -14,17 +14,6 @@ use super::spool::Measured;
 use super::step::Step;
 use crate::{Costs, Traced};
 
-/// What stands above the root calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Roots {
-    /// Nothing: the threads' calls are folded together.
-    Nothing,
-    /// The process.
-    Process,
-    /// The process, and in it the thread.
-    Thread,
-}
-
 /// A call path with the calls made on it.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
@@ -67,30 +56,25 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// Folds the chosen calls.
-    pub(super) fn collect(source: &Source<'_>, roots: Roots) -> Result<Paths, ExportError> {
-        Paths::gather(source, roots, false)
+    /// Folds the chosen calls of all threads together.
+    pub(super) fn of_functions(source: &Source<'_>) -> Result<Paths, ExportError> {
+        Paths::gather(source, false)
     }
 
-    /// The same, with the untraced functions that led to calls.
-    pub(super) fn with_untraced(source: &Source<'_>, roots: Roots) -> Result<Paths, ExportError> {
-        Paths::gather(source, roots, true)
+    /// Folds the chosen calls below their process and thread, with the untraced functions that led to them.
+    pub(super) fn of_threads(source: &Source<'_>) -> Result<Paths, ExportError> {
+        Paths::gather(source, true)
     }
 
-    fn gather(source: &Source<'_>, roots: Roots, with_untraced: bool) -> Result<Paths, ExportError> {
-        let untraced = with_untraced.then_some(source);
+    fn gather(source: &Source<'_>, of_threads: bool) -> Result<Paths, ExportError> {
+        let untraced = of_threads.then_some(source);
         let (mut paths, mut costs) = (Paths::default(), Costs::of(source));
         let nested = source.nested()?;
         for location in nested.locations() {
-            let program = Step::Program(source.threads.thread(location).program);
-            let root = match roots {
-                Roots::Nothing => None,
-                Roots::Process => Some(paths.place(None, program)),
-                Roots::Thread => {
-                    let program = paths.place(None, program);
-                    Some(paths.place(Some(program), Step::Thread(location)))
-                }
-            };
+            let root = of_threads.then(|| {
+                let program = paths.place(None, Step::Program(source.threads.thread(location).program));
+                paths.place(Some(program), Step::Thread(location))
+            });
             let (paths, costs) = (&mut paths, costs.as_mut());
             nested.visit(location, &mut Folding { paths, untraced, root, costs, open: Vec::new() })?;
         }

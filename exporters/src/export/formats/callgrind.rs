@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use rtrace_model::{Reading, RegionId, escape};
 
 use super::super::format::{Form, Format};
-use super::super::paths::{Path, Paths, Roots};
+use super::super::paths::{Path, Paths};
 use super::super::remarks::remarks;
 use super::super::step::Step;
 use super::super::{ExportError, Source};
@@ -44,7 +44,7 @@ impl Sum {
 }
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = Paths::collect(source, Roots::Nothing)?;
+    let paths = Paths::of_functions(source)?;
     let mut functions: BTreeMap<RegionId, Sum> = BTreeMap::new();
     let mut pairs: BTreeMap<(RegionId, RegionId), Sum> = BTreeMap::new();
     for path in &paths.all {

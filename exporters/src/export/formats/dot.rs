@@ -7,7 +7,7 @@ use std::io::Write;
 use rtrace_model::{RegionId, counted, escape};
 
 use super::super::format::{Form, Format};
-use super::super::paths::{Paths, Roots, readable, remarkable};
+use super::super::paths::{Paths, readable, remarkable};
 use super::super::remarks::remarks;
 use super::super::step::Step;
 use super::super::{ExportError, Source};
@@ -32,7 +32,7 @@ struct Sum {
 }
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = Paths::collect(source, Roots::Nothing)?;
+    let paths = Paths::of_functions(source)?;
     let mut nodes: BTreeMap<RegionId, Sum> = BTreeMap::new();
     let mut edges: BTreeMap<(RegionId, RegionId), Sum> = BTreeMap::new();
     for path in &paths.all {

@@ -6,7 +6,7 @@ use std::io::Write;
 use rtrace_model::escape;
 
 use super::super::format::{Form, Format};
-use super::super::paths::{Paths, Roots};
+use super::super::paths::Paths;
 use super::super::step::Step;
 use super::super::{ExportError, Source};
 
@@ -22,7 +22,7 @@ pub(super) const FORMAT: Format = Format {
 };
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = Paths::with_untraced(source, Roots::Thread)?;
+    let paths = Paths::of_threads(source)?;
     for place in 0..paths.all.len() {
         if paths.all[place].exclusive == 0 {
             continue;

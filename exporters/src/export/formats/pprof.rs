@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use rtrace_model::{LibraryId, RegionId};
 
 use super::super::format::{Form, Format};
-use super::super::paths::{Path, Paths, Roots};
+use super::super::paths::{Path, Paths};
 use super::super::protobuf::Message;
 use super::super::remarks::remarks;
 use super::super::step::Step;
@@ -67,7 +67,7 @@ mod field {
 }
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = Paths::with_untraced(source, Roots::Thread)?;
+    let paths = Paths::of_threads(source)?;
     let mut profile = Profile {
         source,
         is_corrected: Costs::of(source).is_some(),
