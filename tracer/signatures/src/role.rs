@@ -95,12 +95,8 @@ words! {
         Offset = "offset",
         /// An address of memory.
         Address = "address",
-        /// An address that memory had before.
-        OldAddress = "old_address",
         /// A lock, a condition or a barrier.
         Lock = "lock",
-        /// Floating point operations.
-        Flops = "flops",
         /// An error that the call reports.
         Error = "error",
     }
