@@ -9,7 +9,6 @@
 //!
 //! A node has calls with a time or calls without, not both: the time of what is below belongs to the former only.
 
-mod durations;
 mod sites;
 mod sums;
 #[cfg(test)]
@@ -538,7 +537,7 @@ fn folded(
     sums: &Sums,
     metrics: usize,
 ) -> FoldedPath {
-    let durations = sums.durations.counted();
+    let durations = sums.durations.listed();
     let mut histogram = [0; HISTOGRAM_BUCKETS];
     durations.iter().for_each(|&(duration, calls)| histogram[histogram_bucket(duration)] += calls);
     let mut counts = sums.counts.clone();

@@ -1,31 +1,32 @@
 //! The distribution of durations: exact for few, within a thousandth for many.
 //!
-//! A histogram of three digits takes some 50 kB. Of thousands of functions most are called a few
-//! times, so the first durations are kept as they are. Of folded calls only the power of two below
-//! which each duration lies is known.
-
-use hdrhistogram::Histogram;
+//! Of thousands of functions most are called a few times, so the first durations are kept as they are. Of folded calls
+//! only the power of two below which each duration lies is known.
 
 use crate::{HISTOGRAM_BUCKETS, histogram_bucket};
 
-/// Durations that are kept as they are; they take less than the histogram of as many.
+/// Durations that are kept as they are.
 pub const FEW_DURATIONS: usize = 512;
 
 /// Durations in nanoseconds, as a distribution.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Latency(Durations);
 
 #[derive(Clone, Debug)]
 enum Durations {
-    Few(Vec<u64>),
-    Many(Histogram<u32>),
+    Listed {
+        /// As they are; all of them, unless some are counted.
+        fresh: Vec<u64>,
+        /// Durations of three digits and how many calls took each, in ascending order.
+        counted: Vec<(u64, u64)>,
+    },
     /// Calls by [`histogram_bucket`].
     Folded(Box<[u64; HISTOGRAM_BUCKETS]>),
 }
 
-impl Default for Durations {
-    fn default() -> Durations {
-        Durations::Few(Vec::new())
+impl Default for Latency {
+    fn default() -> Latency {
+        Latency(Durations::Listed { fresh: Vec::new(), counted: Vec::new() })
     }
 }
 
@@ -33,8 +34,15 @@ impl Latency {
     /// Adds a duration.
     pub fn record(&mut self, duration: u64) {
         match &mut self.0 {
-            Durations::Few(durations) if durations.len() < FEW_DURATIONS => durations.push(duration),
-            _ => self.add(duration, 1),
+            Durations::Listed { fresh, counted } => {
+                // The more there are, the more are counted at once: going through them costs as much for one as for all.
+                if fresh.len() == FEW_DURATIONS.max(counted.len()) {
+                    let fresh = std::mem::take(fresh);
+                    add(counted, fresh.into_iter().map(|duration| (duration, 1)));
+                }
+                fresh.push(duration);
+            }
+            Durations::Folded(buckets) => buckets[histogram_bucket(duration)] += 1,
         }
     }
 
@@ -48,19 +56,20 @@ impl Latency {
         }
     }
 
-    /// Adds durations with how many calls took each. It makes no difference to recording them one by one if they are
-    /// exact, or at least [`FEW_DURATIONS`] + 1 and each as [`three_digits`] gives it.
+    /// Adds durations with how many calls took each, as [`listed`](Self::listed) gives them. It makes no difference to
+    /// recording them one by one.
     pub fn record_counted(&mut self, durations: &[(u64, u64)]) {
-        for &(duration, mut count) in durations {
-            while let (Durations::Few(few), true) = (&mut self.0, count > 0) {
-                if few.len() == FEW_DURATIONS {
-                    break;
+        match &mut self.0 {
+            Durations::Listed { fresh, counted } => {
+                let calls: u64 = durations.iter().map(|&(_, calls)| calls).sum();
+                if counted.is_empty() && fresh.len() as u64 + calls <= FEW_DURATIONS as u64 {
+                    fresh.extend(durations.iter().flat_map(|&(duration, calls)| (0..calls).map(move |_| duration)));
+                } else {
+                    add(counted, durations.iter().copied());
                 }
-                few.push(duration);
-                count -= 1;
             }
-            if count > 0 {
-                self.add(duration, count);
+            Durations::Folded(buckets) => {
+                durations.iter().for_each(|&(duration, calls)| buckets[histogram_bucket(duration)] += calls);
             }
         }
     }
@@ -68,23 +77,13 @@ impl Latency {
     /// Adds the durations of another.
     pub fn merge(&mut self, other: &Latency) {
         match &other.0 {
-            Durations::Few(durations) => durations.iter().for_each(|&duration| self.record(duration)),
-            Durations::Many(_) => other.counted().into_iter().for_each(|(duration, count)| self.add(duration, count)),
+            Durations::Listed { fresh, counted } => {
+                if !counted.is_empty() {
+                    self.record_counted(counted);
+                }
+                fresh.iter().for_each(|&duration| self.record(duration));
+            }
             Durations::Folded(buckets) => self.record_folded(buckets),
-        }
-    }
-
-    /// Adds a number of equal durations to what is no longer few.
-    fn add(&mut self, duration: u64, count: u64) {
-        if let Durations::Few(durations) = &self.0 {
-            let mut histogram = Histogram::new(3).expect("a histogram can have three digits");
-            durations.iter().for_each(|&duration| record(&mut histogram, duration, 1));
-            self.0 = Durations::Many(histogram);
-        }
-        match &mut self.0 {
-            Durations::Many(histogram) => record(histogram, duration, count),
-            Durations::Folded(buckets) => buckets[histogram_bucket(duration)] += count,
-            Durations::Few(_) => unreachable!("few have just become many"),
         }
     }
 
@@ -100,55 +99,59 @@ impl Latency {
         matches!(self.0, Durations::Folded(_))
     }
 
+    /// Numbers of 8 bytes that it keeps.
+    pub fn numbers(&self) -> usize {
+        match &self.0 {
+            Durations::Listed { fresh, counted } => fresh.len() + 2 * counted.len(),
+            Durations::Folded(buckets) => buckets.len(),
+        }
+    }
+
     /// The duration that `percent` of all do not exceed; absent when there is none.
     pub fn percentile(&self, percent: f64) -> Option<u64> {
-        match &self.0 {
-            Durations::Few(durations) => {
-                let mut sorted = durations.clone();
-                sorted.sort_unstable();
-                let rank = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
-                sorted.get(rank.saturating_sub(1)).copied()
-            }
-            Durations::Many(histogram) => Some(histogram.value_at_percentile(percent)),
-            Durations::Folded(buckets) => {
-                let calls: u64 = buckets.iter().sum();
-                let rank = ((calls as f64 * percent / 100.0).ceil() as u64).max(1);
-                let mut below = 0;
-                let bucket = buckets.iter().position(|&calls| {
-                    below += calls;
-                    below >= rank
-                });
-                bucket.map(largest_in)
-            }
-        }
+        let listed = self.listed();
+        let calls: u64 = listed.iter().map(|&(_, calls)| calls).sum();
+        let rank = ((calls as f64 * percent / 100.0).ceil() as u64).max(1);
+        let mut below = 0;
+        let &(duration, _) = listed.iter().find(|&&(_, calls)| {
+            below += calls;
+            below >= rank
+        })?;
+        let is_rounded = matches!(&self.0, Durations::Listed { counted, .. } if !counted.is_empty());
+        Some(if is_rounded { duration | ((1 << dropped_bits(duration)) - 1) } else { duration })
     }
 
     /// Number of durations by [`histogram_bucket`], without empty buckets.
     pub fn buckets(&self) -> Vec<(usize, u64)> {
         let mut counts = [0; HISTOGRAM_BUCKETS];
-        for (duration, count) in self.counted() {
+        for (duration, count) in self.listed() {
             counts[histogram_bucket(duration)] += count;
         }
         counts.into_iter().enumerate().filter(|&(_, count)| count > 0).collect()
     }
 
-    /// Durations with how many calls took each, in ascending order; durations that differ by less
-    /// than a thousandth count as one, few or many, and of folded ones those of a bucket.
-    pub fn counted(&self) -> Vec<(u64, u64)> {
+    /// Durations with how many calls took each, in ascending order: exact where there are at most [`FEW_DURATIONS`], else
+    /// as [`three_digits`] gives them, and of folded ones the longest of a bucket.
+    pub fn listed(&self) -> Vec<(u64, u64)> {
         match &self.0 {
-            Durations::Few(durations) => {
-                let mut sorted: Vec<u64> = durations.iter().copied().map(three_digits).collect();
-                sorted.sort_unstable();
-                sorted.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect()
+            Durations::Listed { fresh, counted } if counted.is_empty() => grouped(fresh.iter().map(|&one| (one, 1))),
+            Durations::Listed { fresh, counted } => {
+                let mut all = counted.clone();
+                add(&mut all, fresh.iter().map(|&duration| (duration, 1)));
+                all
             }
-            Durations::Many(histogram) => histogram
-                .iter_recorded()
-                .map(|step| (three_digits(step.value_iterated_to()), step.count_at_value().into()))
-                .collect(),
             Durations::Folded(buckets) => {
-                let counted = buckets.iter().enumerate().filter(|&(_, &count)| count > 0);
-                counted.map(|(bucket, &count)| (largest_in(bucket), count)).collect()
+                let used = buckets.iter().enumerate().filter(|&(_, &calls)| calls > 0);
+                used.map(|(bucket, &calls)| (largest_in(bucket), calls)).collect()
             }
+        }
+    }
+
+    /// The same, few or many as [`three_digits`] gives them.
+    pub fn counted(&self) -> Vec<(u64, u64)> {
+        match self.is_folded() {
+            true => self.listed(),
+            false => grouped(self.listed().into_iter().map(|(duration, calls)| (three_digits(duration), calls))),
         }
     }
 }
@@ -158,16 +161,32 @@ fn largest_in(bucket: usize) -> u64 {
     if bucket == HISTOGRAM_BUCKETS - 1 { u64::MAX } else { (1 << bucket) - 1 }
 }
 
-/// The least duration that a histogram of three digits does not tell from this one: it keeps the
-/// first 11 bits.
+/// The least duration that has the same three digits, in binary: the same first 11 bits.
 pub fn three_digits(duration: u64) -> u64 {
-    let dropped = (u64::BITS - duration.leading_zeros()).saturating_sub(11);
-    duration >> dropped << dropped
+    duration >> dropped_bits(duration) << dropped_bits(duration)
 }
 
-fn record(histogram: &mut Histogram<u32>, duration: u64, count: u64) {
-    let count = u32::try_from(count).unwrap_or(u32::MAX);
-    histogram.record_n(duration, count).expect("a histogram without limits grows to any duration");
+fn dropped_bits(duration: u64) -> u32 {
+    (u64::BITS - duration.leading_zeros()).saturating_sub(11)
+}
+
+/// Adds durations to those of three digits.
+fn add(counted: &mut Vec<(u64, u64)>, durations: impl Iterator<Item = (u64, u64)>) {
+    let durations = durations.map(|(duration, calls)| (three_digits(duration), calls));
+    *counted = grouped(std::mem::take(counted).into_iter().chain(durations));
+}
+
+/// In ascending order, each duration once.
+fn grouped(durations: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = durations.collect();
+    // The stable sort merges what is in order already.
+    all.sort();
+    all.dedup_by(|later, kept| {
+        let is_same = later.0 == kept.0;
+        kept.1 += if is_same { later.1 } else { 0 };
+        is_same
+    });
+    all
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! What the calls of a path add up to. Times in nanoseconds.
 
-use rtrace_model::{Call, Count, Ending};
+use rtrace_model::{Call, Count, Ending, Latency};
 
-use super::durations::Durations;
 use super::reading;
 
 #[derive(Default)]
@@ -17,7 +16,7 @@ pub(super) struct Sums {
     pub(super) min: Option<u64>,
     pub(super) max: Option<u64>,
     /// Of timed calls.
-    pub(super) durations: Durations,
+    pub(super) durations: Latency,
     /// Calls that took 0 ns.
     pub(super) instant: u64,
     /// Calls that ended when the nearest timed call around them did: others, and those that took 0 ns.
@@ -47,11 +46,14 @@ impl Sums {
         self.unwound += u64::from(call.ending == Ending::Unwound);
         self.min = Some(self.min.map_or(duration, |min| min.min(duration)));
         self.max = self.max.max(Some(duration));
-        self.durations.record(duration)
+        let before = self.durations.numbers();
+        self.durations.record(duration);
+        self.durations.numbers() as i64 - before as i64
     }
 
     /// Adds those of other calls; returns how many numbers more there are.
     pub(super) fn merge(&mut self, other: Sums) -> i64 {
+        let before = self.durations.numbers() + other.durations.numbers();
         self.calls += other.calls;
         self.unwound += other.unwound;
         self.open += other.open;
@@ -64,7 +66,8 @@ impl Sums {
         self.ended_with_caller.iter_mut().zip(other.ended_with_caller).for_each(|(sum, of)| *sum += of);
         self.counts.resize(self.counts.len().max(other.counts.len()), Count::default());
         self.counts.iter_mut().zip(other.counts).for_each(|(count, of)| add_count(count, of));
-        self.durations.merge(other.durations)
+        self.durations.merge(&other.durations);
+        self.durations.numbers() as i64 - before as i64
     }
 }
 
