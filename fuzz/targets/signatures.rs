@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use rtrace_signatures::{
-    Asked, Book, Fetch, Known, MOST_OPS, MOST_VALUE_WORDS, Operand, Program, Request, Step, Subject,
+    Asked, Book, Known, MOST_OPS, MOST_VALUE_WORDS, Program, Request, Subject,
 };
 use rtrace_symbolizer::Image;
 
@@ -76,18 +76,11 @@ fn ask(book: &Book, path: &Path, image: &Image, asked: &[Asked]) {
 /// Each word is written before it is read, and there are not too many.
 fn check(program: &Program) {
     assert!(program.fetches.len() <= MOST_OPS && usize::from(program.words) <= MOST_VALUE_WORDS);
-    assert!(program.fetches.is_sorted_by_key(|fetch| fetch.at));
+    assert!(program.fetches.is_sorted_by_key(|fetch| fetch.op.at));
     let mut written = [false; MOST_VALUE_WORDS];
-    for Fetch { target, step, .. } in &program.fetches {
-        let read = match step {
-            Step::Deref(base, ..) | Step::Text(base, _) | Step::Shift(base, ..) => vec![*base],
-            Step::Binary(_, left, Operand::Word(right)) => vec![*left, *right],
-            Step::Binary(_, left, Operand::Number(_)) => vec![*left],
-            _ => Vec::new(),
-        };
-        assert!(read.into_iter().all(|word| written[usize::from(word)]), "{program:?}");
-        let words = if let Step::Text(_, max) = step { usize::from(*max) / 8 } else { 1 };
-        written[usize::from(*target)..usize::from(*target) + words].fill(true);
+    for fetch in &program.fetches {
+        assert!(fetch.operands.iter().flatten().all(|&word| written[usize::from(word)]), "{program:?}");
+        written[usize::from(fetch.target)..usize::from(fetch.target) + fetch.op.words()].fill(true);
     }
     for slots in program.columns.iter().chain(&program.metrics) {
         assert!(slots.words > 0 && usize::from(slots.first + slots.words) <= MOST_VALUE_WORDS);

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rtrace_bpf::wire::{
-    CallRecord, FetchCode, FetchFlag, FetchRecord, ProgramRecord, SumRecord, ValuesRecord, vector_slot,
-};
+use rtrace_bpf::wire::{CallRecord, FetchFlag, FetchRecord, ProgramRecord, SumRecord, ValuesRecord, vector_slot};
 use rtrace_bpf::{MAX_PROGRAMS, MAX_SUMS, Programs};
 use rtrace_code::arrival::Keeps;
 use rtrace_code::copies::Registers;
@@ -16,7 +14,7 @@ use rtrace_model::{
     ValueType, Values,
 };
 use rtrace_plan::{Capture, LibrarySource, Plan, PlannedRegion};
-use rtrace_signatures::{At, ColumnType, Fetch, MetricUnit, Operand, Operator, Program, Step, Width};
+use rtrace_signatures::{At, Code, ColumnType, Fetch, MetricUnit, Op, Program};
 
 /// The words of values that a call of these libraries has at the most.
 pub fn words(sources: &[LibrarySource]) -> u32 {
@@ -270,7 +268,7 @@ fn no_stub(planned: &PlannedRegion) -> Option<String> {
 
 /// How the kernel side finds the address of `errno`, if it is read, where the region's entry is seen; a stub is elsewhere.
 fn errno(planned: &PlannedRegion, capture: &Capture) -> Option<(i32, FetchFlag)> {
-    if !capture.program.fetches.iter().any(|fetch| fetch.step == Step::ErrnoAddress) {
+    if !capture.program.fetches.iter().any(|fetch| fetch.op.code == Code::ErrnoAddress) {
         return None;
     }
     let site = capture.address + (planned.entry.file_offset - planned.region.file_offset);
@@ -311,55 +309,53 @@ fn record_of(
 }
 
 fn fetch_of(fetch: &Fetch, errno: Option<(i32, FetchFlag)>, registers: &Registers) -> FetchRecord {
-    let (op, source, number, width) = match fetch.step {
-        Step::Register(register, width) => (FetchCode::RT_FETCH_REGISTER, registers.of(register as u8), 0, width),
-        Step::Vector(number, width) => (FetchCode::RT_FETCH_VECTOR, 0, vector_slot(number).into(), width),
-        Step::Stack(offset, width) => (FetchCode::RT_FETCH_STACK, 0, offset.cast_signed(), width),
-        Step::Deref(base, offset, width) => (FetchCode::RT_FETCH_MEMORY, base, offset, width),
-        Step::Text(base, most) => (FetchCode::RT_FETCH_TEXT, base, i32::from(most), Width::WORD),
-        Step::Result(width) => (FetchCode::RT_FETCH_RESULT, 0, 0, width),
-        Step::Thread(offset, width) => (FetchCode::RT_FETCH_THREAD, 0, offset, width),
-        Step::Const(number) => (FetchCode::RT_FETCH_NUMBER, 0, number, Width::WORD),
-        Step::ErrnoAddress => match errno {
-            Some((number, _)) => (FetchCode::RT_FETCH_VARIABLE, 0, number, Width::WORD),
-            // Behind a null pointer, nothing is read.
-            None => (FetchCode::RT_FETCH_NUMBER, 0, 0, Width::WORD),
-        },
-        Step::Shift(word, right, width) => (FetchCode::RT_FETCH_SHIFT, word, right.into(), width),
-        Step::Binary(operator, left, right) => {
-            let number = match right {
-                Operand::Word(word) => word.into(),
-                Operand::Number(number) => number,
-            };
-            (operator_of(operator), left, number, Width::WORD)
+    let Op { code, number, width, .. } = fetch.op;
+    let [source, second] = fetch.operands;
+    let flag = |is_set, flag: FetchFlag| if is_set { flag.0 } else { 0 };
+    let flags = (u32::from(width.bytes) * 8 - 1)
+        | flag(width.signed, FetchFlag::RT_FETCH_SIGNED)
+        | flag(second.is_some(), FetchFlag::RT_FETCH_WORDS);
+    let (op, target, source) = (code as u8, fetch.target, source.unwrap_or(0));
+    let number = second.map_or(number, i32::from);
+    let record = FetchRecord { op, target, source, flags: flags as u8, number };
+    match (code, errno) {
+        (Code::Register, _) => FetchRecord { source: registers.of(number as u8), number: 0, ..record },
+        (Code::Vector, _) => FetchRecord { number: vector_slot(number as u8).into(), ..record },
+        (Code::ErrnoAddress, Some((number, flag))) => {
+            FetchRecord { number, flags: record.flags | flag.0 as u8, ..record }
         }
-    };
-    let mut flags = u32::from(width.bytes) * 8 - 1;
-    if width.signed {
-        flags |= FetchFlag::RT_FETCH_SIGNED.0;
-    }
-    if matches!(fetch.step, Step::Binary(.., Operand::Word(_))) {
-        flags |= FetchFlag::RT_FETCH_WORDS.0;
-    }
-    if fetch.step == Step::ErrnoAddress {
-        flags |= errno.map_or(0, |(_, flag)| flag.0);
-    }
-    FetchRecord { op: op.0 as u8, target: fetch.target, source, flags: flags as u8, number }
-}
-
-fn operator_of(operator: Operator) -> FetchCode {
-    match operator {
-        Operator::Multiply => FetchCode::RT_FETCH_MULTIPLY,
-        Operator::Add => FetchCode::RT_FETCH_ADD,
-        Operator::Subtract => FetchCode::RT_FETCH_SUBTRACT,
-        Operator::Max => FetchCode::RT_FETCH_MAX,
-        Operator::Min => FetchCode::RT_FETCH_MIN,
+        // Behind a null pointer, nothing is read.
+        (Code::ErrnoAddress, None) => FetchRecord { op: Code::Number as u8, ..record },
+        _ => record,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rtrace_bpf::wire::FetchCode;
+
     use super::*;
+
+    #[test]
+    fn operations_have_the_numbers_of_the_kernel_side() {
+        let pairs = [
+            (Code::Register, FetchCode::RT_FETCH_REGISTER),
+            (Code::Stack, FetchCode::RT_FETCH_STACK),
+            (Code::Memory, FetchCode::RT_FETCH_MEMORY),
+            (Code::Text, FetchCode::RT_FETCH_TEXT),
+            (Code::Result, FetchCode::RT_FETCH_RESULT),
+            (Code::Number, FetchCode::RT_FETCH_NUMBER),
+            (Code::Shift, FetchCode::RT_FETCH_SHIFT),
+            (Code::Multiply, FetchCode::RT_FETCH_MULTIPLY),
+            (Code::Add, FetchCode::RT_FETCH_ADD),
+            (Code::Subtract, FetchCode::RT_FETCH_SUBTRACT),
+            (Code::Max, FetchCode::RT_FETCH_MAX),
+            (Code::Min, FetchCode::RT_FETCH_MIN),
+            (Code::ErrnoAddress, FetchCode::RT_FETCH_VARIABLE),
+            (Code::Vector, FetchCode::RT_FETCH_VECTOR),
+        ];
+        assert!(pairs.iter().all(|(ours, theirs)| *ours as u32 == theirs.0));
+    }
 
     #[test]
     fn numbers_of_the_x87_are_the_nearest_doubles() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rtrace_code::arrival;
 use rtrace_code::errno::Errno;
 use rtrace_code::line::Keeps;
-use rtrace_signatures::{At, Program, Signature, Step};
+use rtrace_signatures::{At, Code, Op, Program, Signature};
 
 /// What is known of a function, and the program that fetches values of its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,21 +27,25 @@ pub type Captures = HashMap<u64, Arc<Capture>>;
 impl Capture {
     /// What must be as it was at the function's first instruction where its entry is seen.
     pub(crate) fn keeps(&self) -> Keeps {
-        let at_entry = || self.program.fetches.iter().filter(|fetch| fetch.at == At::Enter);
+        let at_entry = || self.ops(At::Enter);
         let mut registers = [0; 16];
-        for fetch in at_entry() {
-            if let Step::Register(register, width) = fetch.step {
-                let bytes = &mut registers[register as usize];
-                *bytes = width.bytes.max(*bytes);
-            }
+        for op in at_entry().filter(|op| op.code == Code::Register) {
+            let bytes = &mut registers[op.number as usize];
+            *bytes = op.width.bytes.max(*bytes);
         }
-        Keeps { registers, memory: at_entry().any(|fetch| reads_memory(&fetch.step)), ..Keeps::default() }
+        Keeps { registers, memory: at_entry().any(reads_memory), ..Keeps::default() }
+    }
+
+    /// The operations that run then.
+    fn ops(&self, at: At) -> impl Iterator<Item = Op> {
+        self.program.fetches.iter().map(|fetch| fetch.op).filter(move |op| op.at == at)
     }
 
     /// The vector registers that are fetched, each once, by their numbers: a stub stores them.
     #[must_use]
     pub fn vectors(&self) -> Vec<u8> {
-        let mut vectors: Vec<u8> = self.program.fetches.iter().filter_map(|fetch| vector(&fetch.step)).collect();
+        let of_vectors = self.ops(At::Enter).filter(|op| op.code == Code::Vector);
+        let mut vectors: Vec<u8> = of_vectors.map(|op| op.number as u8).collect();
         vectors.sort_unstable();
         vectors.dedup();
         vectors
@@ -50,24 +54,13 @@ impl Capture {
     /// What must be as the function left it where its return is seen.
     #[must_use]
     pub fn keeps_at_return(&self) -> arrival::Keeps {
-        let at_return = || self.program.fetches.iter().filter(|fetch| fetch.at == At::Exit);
-        let results = at_return().map(|fetch| match fetch.step {
-            Step::Result(width) if width.bytes > 4 => 8,
-            Step::Result(_) => 4,
-            _ => 0,
-        });
-        let memory = at_return().any(|fetch| reads_memory(&fetch.step));
+        let results = self.ops(At::Exit).filter(|op| op.code == Code::Result);
+        let results = results.map(|op| if op.width.bytes > 4 { 8 } else { 4 });
+        let memory = self.ops(At::Exit).any(reads_memory);
         arrival::Keeps { accesses: false, result: results.max().unwrap_or_default(), memory }
     }
 }
 
-fn vector(step: &Step) -> Option<u8> {
-    match step {
-        Step::Vector(number, _) => Some(*number),
-        _ => None,
-    }
-}
-
-fn reads_memory(step: &Step) -> bool {
-    matches!(step, Step::Stack(..) | Step::Deref(..) | Step::Text(..) | Step::Thread(..))
+fn reads_memory(op: Op) -> bool {
+    matches!(op.code, Code::Stack | Code::Memory | Code::Text)
 }

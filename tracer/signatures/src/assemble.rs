@@ -4,7 +4,7 @@
 //! pointer, is fetched once. Operations are sorted by when they run, and a word is written only once in a call, so a
 //! value of the enter is still there at the exit.
 
-use crate::{At, Column, DropReason, Dropped, MOST_OPS, MOST_VALUE_WORDS, Metric, Op, Register, Width};
+use crate::{At, Code, Column, DropReason, Dropped, MOST_OPS, MOST_VALUE_WORDS, Metric, Op};
 
 /// All that is fetched of one function's calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Program {
     /// How many operations run at the enter; the others run at the exit.
     #[must_use]
     pub fn at_enter(&self) -> usize {
-        self.fetches.iter().take_while(|fetch| fetch.at == At::Enter).count()
+        self.fetches.iter().take_while(|fetch| fetch.op.at == At::Enter).count()
     }
 }
 
@@ -38,62 +38,15 @@ pub struct Slots {
     pub fetches: u16,
 }
 
-/// One operation.
+/// One operation in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// When it runs.
-    pub at: At,
+    /// What it does, and when it runs.
+    pub op: Op,
     /// The first word that it fills.
     pub target: u8,
-    /// What it does.
-    pub step: Step,
-}
-
-/// What an operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// Takes a register of the function's first instruction.
-    Register(Register, Width),
-    /// Takes the low bytes of a vector register of the function's first instruction, if the call comes by a stub.
-    Vector(u8, Width),
-    /// Reads the stack so many bytes above the return address.
-    Stack(u32, Width),
-    /// Reads memory so many bytes behind the address in a word.
-    Deref(u8, i32, Width),
-    /// Reads text of so many bytes at most from the address in a word, and pads it with zeros.
-    Text(u8, u8),
-    /// Takes `rax`.
-    Result(Width),
-    /// Takes the address of the thread's `errno`.
-    ErrnoAddress,
-    /// Reads memory so many bytes behind the thread pointer.
-    Thread(i32, Width),
-    /// Takes a number.
-    Const(i32),
-    /// Shifts a word right by so many bits, and cuts it.
-    Shift(u8, u8, Width),
-    /// Computes of a word and another one, or a number.
-    Binary(Operator, u8, Operand),
-}
-
-/// The arithmetic of signed words, which wraps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum Operator {
-    Multiply,
-    Add,
-    Subtract,
-    Max,
-    Min,
-}
-
-/// The right side of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operand {
-    /// A word.
-    Word(u8),
-    /// A number.
-    Number(i32),
+    /// The words that it takes. Arithmetic takes one and the number where there is no second one.
+    pub operands: [Option<u8>; 2],
 }
 
 /// Assembles one program that fetches the columns and computes the metrics of a function.
@@ -140,10 +93,8 @@ struct Value {
 /// An operation whose operands are named by their node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Node {
-    at: At,
-    step: Step,
-    /// The words that it fills.
-    words: usize,
+    op: Op,
+    operands: [Option<u8>; 2],
     /// It continues the value of the node before it.
     continues: bool,
 }
@@ -185,7 +136,7 @@ impl Nodes {
         }
         let parts = stack.iter().map(|&item| self.node(item)).collect::<Option<Vec<usize>>>()?;
         let [first, others @ ..] = parts.as_slice() else { return None };
-        if parts.iter().map(|&part| self.nodes[part].words).sum::<usize>() != words {
+        if parts.iter().map(|&part| self.nodes[part].op.words()).sum::<usize>() != words {
             return None;
         }
         if others.is_empty() {
@@ -199,43 +150,27 @@ impl Nodes {
         Some(start)
     }
 
-    fn item(&mut self, op: Op, stack: &mut Vec<Item>) -> Option<Item> {
-        let (at, step, words) = match op {
-            Op::Register { register, width } => (At::Enter, Step::Register(register, width), 1),
-            Op::Vector { number, width } => (At::Enter, Step::Vector(number, width), 1),
-            Op::Stack { offset, width } => (At::Enter, Step::Stack(offset, width), 1),
-            Op::Deref { offset, width, at } => (at, Step::Deref(self.pop(stack)?, offset, width), 1),
-            Op::Text { max, at } => (at, Step::Text(self.pop(stack)?, max), usize::from(max) / 8),
-            Op::Result { width } => (At::Exit, Step::Result(width), 1),
-            // Where it is, the library knows that is entered.
-            Op::Errno => {
-                let address = u8::try_from(self.add(At::Enter, Step::ErrnoAddress, 1)).ok()?;
-                (At::Exit, Step::Deref(address, 0, Width { bytes: 4, signed: true }), 1)
+    fn item(&mut self, mut op: Op, stack: &mut Vec<Item>) -> Option<Item> {
+        let operands = match op.code {
+            Code::Number => return Some(Item::Number(op.number)),
+            Code::Memory | Code::Text | Code::Shift => [Some(self.pop(stack)?), None],
+            Code::Multiply | Code::Add | Code::Subtract | Code::Max | Code::Min => {
+                let (mut right, mut left) = (stack.pop()?, stack.pop()?);
+                if matches!(left, Item::Number(_)) && op.code != Code::Subtract {
+                    (left, right) = (right, left);
+                }
+                let left = u8::try_from(self.node(left)?).ok()?;
+                match right {
+                    Item::Number(number) => {
+                        op.number = number;
+                        [Some(left), None]
+                    }
+                    Item::Node(node) => [Some(left), Some(u8::try_from(node).ok()?)],
+                }
             }
-            Op::Thread { offset, width, at } => (at, Step::Thread(offset, width), 1),
-            Op::Const(number) => return Some(Item::Number(number)),
-            Op::Shift { right, width } => (At::Enter, Step::Shift(self.pop(stack)?, right, width), 1),
-            Op::Multiply => return self.binary(Operator::Multiply, stack),
-            Op::Add => return self.binary(Operator::Add, stack),
-            Op::Subtract => return self.binary(Operator::Subtract, stack),
-            Op::Max => return self.binary(Operator::Max, stack),
-            Op::Min => return self.binary(Operator::Min, stack),
+            Code::Register | Code::Stack | Code::Result | Code::ErrnoAddress | Code::Vector => [None; 2],
         };
-        Some(Item::Node(self.add(at, step, words)))
-    }
-
-    fn binary(&mut self, operator: Operator, stack: &mut Vec<Item>) -> Option<Item> {
-        let (mut right, mut left) = (stack.pop()?, stack.pop()?);
-        if matches!((left, operator), (Item::Number(_), operator) if operator != Operator::Subtract) {
-            (left, right) = (right, left);
-        }
-        let left = self.node(left)?;
-        let operand = match right {
-            Item::Number(number) => Operand::Number(number),
-            Item::Node(node) => Operand::Word(u8::try_from(node).ok()?),
-        };
-        let step = Step::Binary(operator, u8::try_from(left).ok()?, operand);
-        Some(Item::Node(self.add(At::Enter, step, 1)))
+        Some(Item::Node(self.add(op, operands)))
     }
 
     fn pop(&mut self, stack: &mut Vec<Item>) -> Option<u8> {
@@ -246,16 +181,16 @@ impl Nodes {
     fn node(&mut self, item: Item) -> Option<usize> {
         let node = match item {
             Item::Node(node) => node,
-            Item::Number(number) => self.add(At::Enter, Step::Const(number), 1),
+            Item::Number(number) => self.add(Op::number(number), [None; 2]),
         };
         // Numbers of nodes are bytes while words are not allocated yet.
         (node < usize::from(u8::MAX)).then_some(node)
     }
 
-    /// The node of an operation that runs at this time at the earliest.
-    fn add(&mut self, earliest: At, step: Step, words: usize) -> usize {
-        let at = operands(step).map(|operand| self.nodes[usize::from(operand)].at).fold(earliest, At::max);
-        let node = Node { at, step, words, continues: false };
+    /// The node of an operation, which runs after its operands.
+    fn add(&mut self, op: Op, operands: [Option<u8>; 2]) -> usize {
+        let at = operands.iter().flatten().map(|&operand| self.nodes[usize::from(operand)].op.at).fold(op.at, At::max);
+        let node = Node { op: Op { at, ..op }, operands, continues: false };
         let known = (0..self.nodes.len()).find(|&place| self.nodes[place] == node && !self.is_part(place));
         known.unwrap_or_else(|| {
             self.nodes.push(node);
@@ -283,11 +218,11 @@ impl Nodes {
         }
         for place in (0..self.nodes.len()).rev() {
             if needed[place] {
-                operands(self.nodes[place].step).for_each(|operand| needed[usize::from(operand)] = true);
+                self.nodes[place].operands.iter().flatten().for_each(|&operand| needed[usize::from(operand)] = true);
             }
         }
         let mut order: Vec<usize> = (0..self.nodes.len()).filter(|&place| needed[place]).collect();
-        order.sort_by_key(|&place| self.nodes[place].at);
+        order.sort_by_key(|&place| self.nodes[place].op.at);
         let mut words = Words::default();
         let mut fetches = Vec::new();
         let mut slots = vec![Slots::default(); self.nodes.len()];
@@ -295,26 +230,25 @@ impl Nodes {
             let node = self.nodes[place];
             if !node.continues {
                 let parts = self.parts(place);
-                let size = parts.clone().map(|part| self.nodes[part].words).sum();
+                let size = parts.clone().map(|part| self.nodes[part].op.words()).sum();
                 let is_kept = self.kept.contains(&place);
+                let uses =
+                    |&user: &usize| self.nodes[user].operands.iter().flatten().any(|&one| usize::from(one) == place);
                 let last_use = match is_kept {
                     true => usize::MAX,
-                    false => order.iter().rposition(|&user| uses(self.nodes[user].step, place)).unwrap_or(number),
+                    false => order.iter().rposition(uses).unwrap_or(number),
                 };
                 slots[place] = Slots { first: words.take(size, number, last_use), words: size as u8, fetches: 0 };
             }
             let target = match node.continues {
-                true => slots[place - 1].first + self.nodes[place - 1].words as u8,
+                true => slots[place - 1].first + self.nodes[place - 1].op.words() as u8,
                 false => slots[place].first,
             };
             slots[place].first = target;
-            let inherited = operands(node.step).fold(0, |all, operand| all | slots[usize::from(operand)].fetches);
+            let inherited = node.operands.iter().flatten().fold(0, |all, &one| all | slots[usize::from(one)].fetches);
             slots[place].fetches = inherited | 1_u16.checked_shl(number as u32).unwrap_or(0);
-            fetches.push(Fetch {
-                at: node.at,
-                target,
-                step: renamed(node.step, |operand| slots[usize::from(operand)].first),
-            });
+            let operands = node.operands.map(|operand| Some(slots[usize::from(operand?)].first));
+            fetches.push(Fetch { op: node.op, target, operands });
         }
         for &first in &self.kept {
             slots[first].fetches = self.parts(first).fold(0, |all, part| all | slots[part].fetches);
@@ -340,39 +274,5 @@ impl Words {
 
     fn used(&self) -> u8 {
         u8::try_from(self.0.len()).unwrap_or(u8::MAX)
-    }
-}
-
-/// The words, or nodes, that an operation takes.
-fn operands(step: Step) -> impl Iterator<Item = u8> {
-    let (first, second) = match step {
-        Step::Deref(base, ..) | Step::Text(base, _) | Step::Shift(base, ..) => (Some(base), None),
-        Step::Binary(_, left, Operand::Word(right)) => (Some(left), Some(right)),
-        Step::Binary(_, left, Operand::Number(_)) => (Some(left), None),
-        Step::Register(..)
-        | Step::Vector(..)
-        | Step::Stack(..)
-        | Step::Result(_)
-        | Step::ErrnoAddress
-        | Step::Thread(..)
-        | Step::Const(_) => (None, None),
-    };
-    first.into_iter().chain(second)
-}
-
-fn uses(step: Step, node: usize) -> bool {
-    operands(step).any(|operand| usize::from(operand) == node)
-}
-
-fn renamed(step: Step, name: impl Fn(u8) -> u8) -> Step {
-    match step {
-        Step::Deref(base, offset, width) => Step::Deref(name(base), offset, width),
-        Step::Text(base, max) => Step::Text(name(base), max),
-        Step::Shift(base, right, width) => Step::Shift(name(base), right, width),
-        Step::Binary(operator, left, Operand::Word(right)) => {
-            Step::Binary(operator, name(left), Operand::Word(name(right)))
-        }
-        Step::Binary(operator, left, number) => Step::Binary(operator, name(left), number),
-        other => other,
     }
 }

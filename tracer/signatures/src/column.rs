@@ -164,85 +164,85 @@ impl Width {
     }
 }
 
-/// One operation of a fetch program.
+/// One operation of a fetch program, in the terms of the kernel side.
 ///
 /// Whatever reads a value extends it to a word, because the ABI leaves the upper bits of registers and stack words
-/// undefined. Arithmetic is of signed words and wraps. It is done at the exit if one of its operands is read there.
+/// undefined. Arithmetic is of signed words and wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
-    /// Pushes the register of an argument, as it is at the first instruction. Always at the enter.
-    Register {
-        /// Which.
-        register: Register,
-        /// The bytes that count.
-        width: Width,
-    },
-    /// Pushes the low bytes of the vector register of an argument, which are known of calls that come by a stub. Always
-    /// at the enter.
-    Vector {
-        /// Its number: 0 to 7.
-        number: u8,
-        /// The bytes that count.
-        width: Width,
-    },
-    /// Pushes an argument on the stack. Always at the enter.
-    Stack {
-        /// Bytes from the word that holds the return address.
-        offset: u32,
-        /// The bytes that count.
-        width: Width,
-    },
-    /// Pops an address and pushes what is there.
-    Deref {
-        /// Bytes that are added to the address.
-        offset: i32,
-        /// The bytes that are read.
-        width: Width,
-        /// When it is read.
-        at: At,
-    },
-    /// Pops an address and pushes the text there, as `max / 8` words, padded by zeros.
-    Text {
-        /// Bytes at most: a multiple of 8, at most 64.
-        max: u8,
-        /// When it is read.
-        at: At,
-    },
-    /// Pushes the result, in `rax`. Always at the exit.
-    Result {
-        /// The bytes that count.
-        width: Width,
-    },
-    /// Pushes the thread's `errno`, an `int`. Always at the exit.
-    Errno,
-    /// Pushes a word at a distance from the thread pointer (`fs`).
-    Thread {
-        /// Bytes from the thread pointer.
-        offset: i32,
-        /// The bytes that are read.
-        width: Width,
-        /// When it is read.
-        at: At,
-    },
-    /// Pushes a number.
-    Const(i32),
+pub struct Op {
+    /// What it does.
+    pub code: Code,
+    /// A number that the code explains.
+    pub number: i32,
+    /// The bytes that count.
+    pub width: Width,
+    /// When it runs at the earliest: it runs at the exit if one of its operands does.
+    pub at: At,
+}
+
+/// What an operation does, by the number that the kernel side knows it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// Pushes the register of that number in instructions, as it is at the first instruction.
+    Register = 0,
+    /// Pushes what is on the stack, that many bytes above the return address.
+    Stack = 1,
+    /// Pops an address, and pushes what is that many bytes behind it.
+    Memory = 2,
+    /// Pops an address, and pushes the text there: that many bytes at most, a multiple of 8, padded by zeros.
+    Text = 3,
+    /// Pushes the result, in `rax`.
+    Result = 4,
+    /// Pushes the number.
+    Number = 6,
+    /// Pops a word, and pushes it shifted right by that many bits, then cut.
+    Shift = 7,
     /// Pops two words, and pushes the product.
-    Multiply,
+    Multiply = 8,
     /// Pops two words, and pushes the sum.
-    Add,
+    Add = 9,
     /// Pops two words, and pushes the lower one minus the upper one.
-    Subtract,
-    /// Pops a word, and pushes a part of it: shifted right by so many bits, then cut.
-    Shift {
-        /// Bits: 0 to 63.
-        right: u8,
-        /// The bytes that count of the rest.
-        width: Width,
-    },
+    Subtract = 10,
     /// Pops two words, and pushes the greater one.
-    Max,
+    Max = 11,
     /// Pops two words, and pushes the smaller one.
-    Min,
+    Min = 12,
+    /// Pushes the address of the thread's `errno`: where that is, the library knows that is entered.
+    ErrnoAddress = 13,
+    /// Pushes the vector register of that number, 0 to 7, which is known of calls that come by a stub.
+    Vector = 14,
+}
+
+impl Op {
+    /// Reads the thread's `errno`, an `int`.
+    pub const ERRNO: [Op; 2] = [
+        Op::new(Code::ErrnoAddress, 0, Width::WORD, At::Enter),
+        Op::new(Code::Memory, 0, Width { bytes: 4, signed: true }, At::Exit),
+    ];
+
+    /// An operation.
+    #[must_use]
+    pub const fn new(code: Code, number: i32, width: Width, at: At) -> Op {
+        Op { code, number, width, at }
+    }
+
+    /// Pushes a number.
+    #[must_use]
+    pub const fn number(number: i32) -> Op {
+        Op::new(Code::Number, number, Width::WORD, At::Enter)
+    }
+
+    /// Computes a word of two.
+    #[must_use]
+    pub const fn binary(code: Code) -> Op {
+        Op::new(code, 0, Width::WORD, At::Enter)
+    }
+
+    /// The words of 8 bytes that it pushes.
+    #[must_use]
+    pub fn words(self) -> usize {
+        if self.code == Code::Text { self.number as usize / 8 } else { 1 }
+    }
 }
 
 /// A value is there only where a column of the same call compares so.

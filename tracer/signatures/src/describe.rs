@@ -8,8 +8,8 @@ use crate::prototype::Declared;
 use crate::read::Place;
 use crate::table::{Dialect, Entry};
 use crate::{
-    At, Column, ColumnType, Condition, DropReason, Dropped, Location, Metric, MetricUnit, Op, Param, Program, Reason,
-    Role, Signature, Source, Type, abi, assemble, expression,
+    At, Code, Column, ColumnType, Condition, DropReason, Dropped, Location, Metric, MetricUnit, Op, Param, Program,
+    Reason, Role, Signature, Source, Type, abi, assemble, expression,
 };
 
 /// Names that other columns of the trace have.
@@ -171,12 +171,8 @@ impl Function {
     fn fetch(&self, wanted: &Wanted, wish: &Wish) -> Result<(ColumnType, Vec<Op>, At), Fault> {
         let (root, c_type) = self.root(&wanted.root).map_err(Fault::Wrong)?;
         let fetched = wanted.fetch(&root, wish.dialect.parts.get(c_type))?;
-        let vector = fetched.1.iter().find_map(|op| match op {
-            Op::Vector { number, .. } => Some(*number),
-            _ => None,
-        });
-        match vector.filter(|_| !wish.stubs) {
-            Some(number) => Err(Reason::Xmm(number).into()),
+        match fetched.1.iter().find(|op| op.code == Code::Vector && !wish.stubs) {
+            Some(vector) => Err(Reason::Xmm(vector.number as u8).into()),
             None => Ok(fetched),
         }
     }
@@ -196,7 +192,7 @@ impl Function {
                     Err(Fault::Wrong(message)) => Err(message),
                     Err(Fault::Unobservable(reason)) => {
                         *unobservable.borrow_mut() = Some(reason);
-                        Ok(vec![Op::Const(0)])
+                        Ok(vec![Op::number(0)])
                     }
                 }
             };
@@ -211,7 +207,7 @@ impl Function {
                 unit: MetricUnit::of(name),
                 role: None,
                 expression: expression.clone(),
-                at: program.iter().map(|op| op.at()).max().unwrap_or(At::Enter),
+                at: program.iter().map(|op| op.at).max().unwrap_or(At::Enter),
                 program,
             });
         }
@@ -273,7 +269,7 @@ impl Captured {
             ctype: ColumnType::Signed(4),
             c_type: "int".to_owned(),
             at: At::Exit,
-            program: vec![Op::Errno],
+            program: Op::ERRNO.into(),
             unit: None,
             role: Some(Role::Error),
             condition,
@@ -318,16 +314,4 @@ fn names(params: &[Declared]) -> Vec<String> {
 
 fn is_number(kind: ColumnType) -> bool {
     matches!(kind, ColumnType::Bool | ColumnType::Signed(_) | ColumnType::Unsigned(_) | ColumnType::Pointer)
-}
-
-impl Op {
-    /// When it can run at the earliest.
-    #[must_use]
-    pub fn at(self) -> At {
-        match self {
-            Op::Deref { at, .. } | Op::Text { at, .. } | Op::Thread { at, .. } => at,
-            Op::Result { .. } | Op::Errno => At::Exit,
-            _ => At::Enter,
-        }
-    }
 }

@@ -1,10 +1,10 @@
 //! `errno`, whose place only the C library knows.
 
-use crate::{DropReason, Dropped, Program, Reason, Signature, Slots, Step};
+use crate::{Code, DropReason, Dropped, Program, Reason, Signature, Slots};
 
 /// Leaves out what depends on `errno`, of a function of another library. The program keeps its operations.
 pub fn leave_out_errno(signature: &mut Signature, program: &mut Program) {
-    let of_errno = (0..).zip(&program.fetches).filter(|(_, fetch)| fetch.step == Step::ErrnoAddress);
+    let of_errno = (0..).zip(&program.fetches).filter(|(_, fetch)| fetch.op.code == Code::ErrnoAddress);
     let errno = of_errno.fold(0_u16, |all, (place, _)| all | 1 << place);
     let Signature { columns, metrics, dropped, .. } = signature;
     let columns = leave_out(columns, &mut program.columns, errno).map(|column| (column.name, column.c_type));

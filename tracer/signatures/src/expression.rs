@@ -2,7 +2,7 @@
 
 use crate::lexer::{Lexer, Token};
 use crate::prototype::{self, Types};
-use crate::{Comparison, Op};
+use crate::{Code, Comparison, Op};
 
 /// Expressions nested deeper than this are a mistake.
 const DEEPEST: u32 = 20;
@@ -64,13 +64,13 @@ impl Reader<'_> {
         }
         self.product()?;
         loop {
-            let op = match () {
-                () if self.lexer.eat("+") => Op::Add,
-                () if self.lexer.eat("-") => Op::Subtract,
+            let code = match () {
+                () if self.lexer.eat("+") => Code::Add,
+                () if self.lexer.eat("-") => Code::Subtract,
                 () => break,
             };
             self.product()?;
-            self.program.push(op);
+            self.program.push(Op::binary(code));
         }
         self.depth -= 1;
         Ok(())
@@ -80,7 +80,7 @@ impl Reader<'_> {
         self.factor()?;
         while self.lexer.eat("*") {
             self.factor()?;
-            self.program.push(Op::Multiply);
+            self.program.push(Op::binary(Code::Multiply));
         }
         Ok(())
     }
@@ -93,19 +93,19 @@ impl Reader<'_> {
         match self.lexer.next() {
             Some(Token::Number(number)) => {
                 let number = i32::try_from(number).map_err(|_| format!("`{number}` has more than 32 bits"))?;
-                self.program.push(Op::Const(number));
+                self.program.push(Op::number(number));
             }
             Some(Token::Name("sizeof")) => {
                 let ctype = prototype::type_in_parentheses(&mut self.lexer, self.types)?;
                 let bytes = ctype.bytes().and_then(|bytes| i32::try_from(bytes).ok());
-                self.program.push(Op::Const(bytes.ok_or("the size of the type is not known")?));
+                self.program.push(Op::number(bytes.ok_or("the size of the type is not known")?));
             }
             Some(Token::Name(name @ ("max" | "min"))) if self.lexer.eat("(") => {
                 self.sum()?;
                 self.lexer.expect(",")?;
                 self.sum()?;
                 self.lexer.expect(")")?;
-                self.program.push(if name == "max" { Op::Max } else { Op::Min });
+                self.program.push(Op::binary(if name == "max" { Code::Max } else { Code::Min }));
             }
             Some(Token::Name(name)) => {
                 let program = (self.program_of)(name)?;

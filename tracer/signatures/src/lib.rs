@@ -29,10 +29,10 @@ mod selection;
 mod signature;
 mod table;
 
-pub use assemble::{Fetch, Operand, Operator, Program, Slots, Step, assemble};
+pub use assemble::{Fetch, Program, Slots, assemble};
 pub use book::{Asked, Book, Known, Request, Subject};
 pub use column::{
-    At, Column, ColumnType, Comparison, Condition, MOST_OPS, MOST_TEXT, MOST_VALUE_WORDS, Metric, MetricUnit, Op,
+    At, Code, Column, ColumnType, Comparison, Condition, MOST_OPS, MOST_TEXT, MOST_VALUE_WORDS, Metric, MetricUnit, Op,
     Register, Width,
 };
 pub use ctype::{Class, Field, Structure, Type};

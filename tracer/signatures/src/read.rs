@@ -1,6 +1,6 @@
 //! Fetch programs of values: from where a value is and what it is, to the operations that read it.
 
-use crate::{At, ColumnType, Location, Op, Reason, Register, Type, Width};
+use crate::{At, Code, ColumnType, Location, Op, Reason, Register, Type, Width};
 
 /// A value that can be pointed at: where it is, and what it is.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Place {
         let base = match location {
             Location::Behind(address) => match register_of(address) {
                 // The address in rax is that of a result: it is written when the function returns.
-                Some(Register::Rax) => Base::Memory(vec![Op::Result { width: Width::WORD }], At::Exit),
+                Some(Register::Rax) => Base::Memory(vec![load(Register::Rax, Width::WORD)], At::Exit),
                 _ => match read(address, 0, Width::WORD) {
                     Ok(program) => Base::Memory(program, At::Enter),
                     Err(reason) => Base::Location(Location::Unobservable(reason)),
@@ -121,13 +121,14 @@ impl Place {
             (_, Base::Memory(address, own)) => {
                 let mut program = address.clone();
                 if self.offset > 0 {
-                    program.extend([Op::Const(i32::try_from(self.offset).map_err(|_| Reason::TooWide)?), Op::Add]);
+                    let offset = Op::number(i32::try_from(self.offset).map_err(|_| Reason::TooWide)?);
+                    program.extend([offset, Op::binary(Code::Add)]);
                 }
                 (program, at.max(*own))
             }
             _ => return Err(Reason::NotPlain),
         };
-        program.push(Op::Text { max, at });
+        program.push(Op::new(Code::Text, max.into(), Width::WORD, at));
         Ok(program)
     }
 
@@ -138,7 +139,7 @@ impl Place {
             Base::Memory(address, at) => {
                 let offset = i32::try_from(offset).map_err(|_| Reason::TooWide)?;
                 let mut program = address.clone();
-                program.push(Op::Deref { offset, width, at: *at });
+                program.push(Op::new(Code::Memory, offset, width, *at));
                 Ok(program)
             }
         }
@@ -149,10 +150,11 @@ impl Place {
 fn read(location: &Location, offset: u64, width: Width) -> Result<Vec<Op>, Reason> {
     match location {
         Location::Register(register) => part(offset, width, |width| load(*register, width)),
-        Location::Xmm(number) => part(offset, width, |width| Op::Vector { number: *number, width }),
+        Location::Xmm(number) => part(offset, width, |width| Op::new(Code::Vector, (*number).into(), width, At::Enter)),
         Location::Stack(start) => {
             let offset = u64::from(*start).saturating_add(offset);
-            Ok(vec![Op::Stack { offset: u32::try_from(offset).map_err(|_| Reason::TooWide)?, width }])
+            let offset = i32::try_from(offset).map_err(|_| Reason::TooWide)?;
+            Ok(vec![Op::new(Code::Stack, offset, width, At::Enter)])
         }
         Location::Split(parts) => match offset {
             0..8 => read(&parts[0], offset, width),
@@ -168,15 +170,15 @@ fn read(location: &Location, offset: u64, width: Width) -> Result<Vec<Op>, Reaso
 fn part(offset: u64, width: Width, load: impl Fn(Width) -> Op) -> Result<Vec<Op>, Reason> {
     match offset {
         0 => Ok(vec![load(width)]),
-        1..8 => Ok(vec![load(Width::WORD), Op::Shift { right: 8 * offset as u8, width }]),
+        1..8 => Ok(vec![load(Width::WORD), Op::new(Code::Shift, 8 * offset as i32, width, At::Enter)]),
         _ => Err(Reason::TooWide),
     }
 }
 
 fn load(register: Register, width: Width) -> Op {
     match register {
-        Register::Rax => Op::Result { width },
-        register => Op::Register { register, width },
+        Register::Rax => Op::new(Code::Result, 0, width, At::Exit),
+        register => Op::new(Code::Register, register as i32, width, At::Enter),
     }
 }
 

@@ -11,7 +11,7 @@ use rtrace::target::Target;
 use rtrace_model::{csv_field, escape};
 use rtrace_plan::{Plan, PlannedRegion};
 use rtrace_report::Format;
-use rtrace_signatures::{At, Book, Column, Dropped, Known, Location, Op, Signature};
+use rtrace_signatures::{At, Book, Code, Column, Dropped, Known, Location, Signature};
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -111,7 +111,7 @@ fn remark(signature: &Signature, column: &Column) -> String {
 
 /// Of which calls a column has no value, if it is known.
 fn doubt(planned: &PlannedRegion, column: &Column) -> Option<String> {
-    let is_vector = column.program.iter().any(|op| matches!(op, Op::Vector { .. }));
+    let is_vector = column.program.iter().any(|op| op.code == Code::Vector);
     is_vector.then(|| match &planned.stub {
         Some(Ok(_)) => "null for calls that do not come by the stub".to_owned(),
         Some(Err(reason)) => format!("always null: no stub: {reason}"),

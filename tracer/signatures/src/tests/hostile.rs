@@ -14,23 +14,16 @@ use super::libraries::build;
 use crate::builtin::FILES;
 use crate::describe::{Wish, describe};
 use crate::table::Table;
-use crate::{MOST_OPS, MOST_VALUE_WORDS, Operand, Program, Source, Step, dwarf, lexer, selection};
+use crate::{MOST_OPS, MOST_VALUE_WORDS, Program, Source, dwarf, lexer, selection};
 
 /// Each word is written before it is read, and there are not too many.
 fn check(program: &Program) {
     assert!(program.fetches.len() <= MOST_OPS && usize::from(program.words) <= MOST_VALUE_WORDS);
-    assert!(program.fetches.is_sorted_by_key(|fetch| fetch.at));
+    assert!(program.fetches.is_sorted_by_key(|fetch| fetch.op.at));
     let mut written = [false; MOST_VALUE_WORDS];
     for fetch in &program.fetches {
-        let read = match fetch.step {
-            Step::Deref(base, ..) | Step::Text(base, _) | Step::Shift(base, ..) => vec![base],
-            Step::Binary(_, left, Operand::Word(right)) => vec![left, right],
-            Step::Binary(_, left, Operand::Number(_)) => vec![left],
-            _ => Vec::new(),
-        };
-        assert!(read.into_iter().all(|word| written[usize::from(word)]), "{program:?}");
-        let words = if let Step::Text(_, max) = fetch.step { usize::from(max) / 8 } else { 1 };
-        written[usize::from(fetch.target)..usize::from(fetch.target) + words].fill(true);
+        assert!(fetch.operands.iter().flatten().all(|&word| written[usize::from(word)]), "{program:?}");
+        written[usize::from(fetch.target)..usize::from(fetch.target) + fetch.op.words()].fill(true);
     }
     for slots in program.columns.iter().chain(&program.metrics) {
         let mut words = slots.first..slots.first + slots.words;

@@ -1,6 +1,6 @@
 //! A machine for fetch programs: registers, a stack and memory, as a probe meets them.
 
-use crate::{At, Fetch, Operand, Operator, Program, Register, Step, Width};
+use crate::{At, Code, Fetch, Op, Program, Register, Width};
 
 /// The address of `errno`.
 const ERRNO: u64 = 0x7f00_0000_1234;
@@ -26,7 +26,7 @@ impl Machine {
     /// Runs the operations of one end of a call, on the words of the call; a bit for each that fails.
     pub fn run(&self, program: &Program, at: At, words: &mut [u64; 16]) -> u16 {
         let mut failed = 0;
-        for (number, fetch) in program.fetches.iter().enumerate().filter(|(_, fetch)| fetch.at == at) {
+        for (number, fetch) in program.fetches.iter().enumerate().filter(|(_, fetch)| fetch.op.at == at) {
             if self.step(fetch, words).is_none() {
                 failed |= 1 << number;
             }
@@ -36,21 +36,23 @@ impl Machine {
 
     fn step(&self, fetch: &Fetch, words: &mut [u64; 16]) -> Option<()> {
         let target = usize::from(fetch.target);
-        words[target] = match fetch.step {
-            Step::Register(register, width) => width.extend(self.registers[register as usize]),
-            Step::Vector(number, width) => word(self.vectors.get(usize::from(number) * 16..)?, width)?,
-            Step::Stack(offset, width) => word(self.stack.get(offset as usize..)?, width)?,
-            Step::Deref(base, 0, width) if words[usize::from(base)] == ERRNO => word(&self.errno.to_le_bytes(), width)?,
-            Step::Deref(base, offset, width) => {
-                word(self.at(words[usize::from(base)].wrapping_add_signed(i64::from(offset)))?, width)?
-            }
-            Step::Text(base, max) => {
-                let memory = self.at(words[usize::from(base)])?;
+        let Op { code, number, width, .. } = fetch.op;
+        let [left, right] = fetch.operands.map(|operand| operand.map(|word| words[usize::from(word)]));
+        let left = left.unwrap_or_default();
+        let right = right.map_or(i64::from(number), u64::cast_signed);
+        words[target] = match code {
+            Code::Register => width.extend(self.registers[number as usize]),
+            Code::Vector => word(self.vectors.get(number as usize * 16..)?, width)?,
+            Code::Stack => word(self.stack.get(number as usize..)?, width)?,
+            Code::Memory if (left, number) == (ERRNO, 0) => word(&self.errno.to_le_bytes(), width)?,
+            Code::Memory => word(self.at(left.wrapping_add_signed(i64::from(number)))?, width)?,
+            Code::Text => {
+                let memory = self.at(left)?;
                 let text = memory.split(|&byte| byte == 0).next()?;
                 for (place, chunk) in words[target..]
                     .iter_mut()
                     .enumerate()
-                    .take(usize::from(max) / 8)
+                    .take(number as usize / 8)
                     .map(|(place, word)| (place * 8, word))
                 {
                     let mut bytes = [0; 8];
@@ -61,25 +63,15 @@ impl Machine {
                 }
                 return Some(());
             }
-            Step::Result(width) => width.extend(self.result),
-            Step::ErrnoAddress => ERRNO,
-            Step::Thread(..) => return None,
-            Step::Const(number) => i64::from(number) as u64,
-            Step::Shift(base, right, width) => width.extend(words[usize::from(base)] >> right),
-            Step::Binary(operator, left, right) => {
-                let right = match right {
-                    Operand::Word(word) => words[usize::from(word)] as i64,
-                    Operand::Number(number) => i64::from(number),
-                };
-                let left = words[usize::from(left)] as i64;
-                (match operator {
-                    Operator::Multiply => left.wrapping_mul(right),
-                    Operator::Add => left.wrapping_add(right),
-                    Operator::Subtract => left.wrapping_sub(right),
-                    Operator::Max => left.max(right),
-                    Operator::Min => left.min(right),
-                }) as u64
-            }
+            Code::Result => width.extend(self.result),
+            Code::ErrnoAddress => ERRNO,
+            Code::Number => i64::from(number) as u64,
+            Code::Shift => width.extend(left >> number),
+            Code::Multiply => left.cast_signed().wrapping_mul(right) as u64,
+            Code::Add => left.cast_signed().wrapping_add(right) as u64,
+            Code::Subtract => left.cast_signed().wrapping_sub(right) as u64,
+            Code::Max => left.cast_signed().max(right) as u64,
+            Code::Min => left.cast_signed().min(right) as u64,
         };
         Some(())
     }
