@@ -36,7 +36,7 @@ impl Since {
 
 /// What is known of a return address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum ArrivalRule {
     /// A probe detects returns to it.
     Placed {
         /// The function there may get control back from a call without its return.
@@ -58,20 +58,20 @@ pub enum Arrival {
     },
 }
 
-impl Arrival {
+impl ArrivalRule {
     fn record(self) -> ArrivalRecord {
         let distance = match self {
-            Arrival::Placed { distance: Some(distance), .. } => distance.into(),
+            ArrivalRule::Placed { distance: Some(distance), .. } => distance.into(),
             _ => wire::Limit::RT_NO_PROBE.0,
         };
         let (kind, words) = match self {
-            Arrival::Placed { catches, since, .. } => {
+            ArrivalRule::Placed { catches, since, .. } => {
                 let since = since.map_or(0, |Since(since)| since << 1);
                 (ArrivalCode::RT_ARRIVAL_PLACED, since | u32::from(catches))
             }
-            Arrival::Skip(words) => (ArrivalCode::RT_ARRIVAL_SKIP, words),
-            Arrival::Impossible => (ArrivalCode::RT_ARRIVAL_IMPOSSIBLE, 0),
-            Arrival::Dropped { after } => (ArrivalCode::RT_ARRIVAL_DROPPED, after),
+            ArrivalRule::Skip(words) => (ArrivalCode::RT_ARRIVAL_SKIP, words),
+            ArrivalRule::Impossible => (ArrivalCode::RT_ARRIVAL_IMPOSSIBLE, 0),
+            ArrivalRule::Dropped { after } => (ArrivalCode::RT_ARRIVAL_DROPPED, after),
         };
         ArrivalRecord { kind, words, distance }
     }
@@ -109,7 +109,7 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::Kernel`] if the table is full.
-    pub fn set_arrivals(&self, space: u32, arrivals: &[(u64, Arrival)]) -> Result<(), Error> {
+    pub fn set_arrivals(&self, space: u32, arrivals: &[(u64, ArrivalRule)]) -> Result<(), Error> {
         let pairs = arrivals.iter().map(|&(address, arrival)| {
             let key = ArrivalKey { address, space, ..ArrivalKey::default() };
             (key, arrival.record())
@@ -122,7 +122,7 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::Kernel`].
-    pub fn prime(&self, arrivals: &[(FilePlace, Arrival)]) -> Result<(), Error> {
+    pub fn prime(&self, arrivals: &[(FilePlace, ArrivalRule)]) -> Result<(), Error> {
         let pairs = arrivals.iter().map(|(place, arrival)| (place.key(), arrival.record()));
         match write_all(&self.skel.maps.primed, pairs) {
             Err(error) if is_errno(&error, libc::E2BIG) => Ok(()),
@@ -169,7 +169,7 @@ impl Programs {
     /// # Errors
     /// [`Error::Kernel`] if the table is full.
     pub fn set_tail_calls(&self, tails: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
-        let pairs = tails.map(|(from, to)| (TailKey { from, to }, Number(1)));
+        let pairs = tails.map(|(from, to)| (TailKey { from, to }, MapNumber(1)));
         write_all(&self.skel.maps.tails, pairs).map_err(Error::kernel("describe tail calls"))
     }
 
@@ -178,7 +178,7 @@ impl Programs {
     /// # Errors
     /// [`Error::Kernel`] if the table is full.
     pub fn set_pops(&self, pops: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
-        let pairs = pops.map(|(from, words)| (TailKey { from, to: NO_REGION }, Number(words)));
+        let pairs = pops.map(|(from, words)| (TailKey { from, to: NO_REGION }, MapNumber(words)));
         write_all(&self.skel.maps.tails, pairs).map_err(Error::kernel("describe what functions take off the stack"))
     }
 
@@ -243,10 +243,10 @@ impl Programs {
 /// A number, as a value of a map.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-struct Number(u32);
+struct MapNumber(u32);
 
 // SAFETY: a transparent wrapper of an integer.
-unsafe impl wire::Record for Number {
+unsafe impl wire::Record for MapNumber {
     const NAME: &'static str = "a number";
 }
 

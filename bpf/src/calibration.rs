@@ -20,7 +20,7 @@ use rtrace_model::Step;
 
 use crate::self_test::own_code;
 use crate::wire::{PolicyCode, ReturnSite, TailsCode, entry_cookie, step_cookie};
-use crate::{Arrival, Error, MAX_SITES, Probes, Programs, Reader, Records, Role, Site};
+use crate::{ArrivalRule, Error, MAX_SITES, Probes, Programs, Records, RingReader, Role, Site};
 
 /// Loops per kind of site and caller, with fewer of what takes long, and calls in each.
 const LOOPS: usize = 60;
@@ -105,24 +105,24 @@ unsafe extern "C" {
     safe fn rtrace_written();
     safe fn rtrace_caller();
     safe fn rtrace_arrival();
-    safe fn rtrace_outer(function: usize, times: u64, caller: Caller);
+    safe fn rtrace_outer(function: usize, times: u64, caller: CallLoop);
     safe fn rtrace_outer_arrival();
 }
 
 /// A loop that calls a function that many times, at least once.
-type Caller = extern "C" fn(function: usize, times: u64);
+type CallLoop = extern "C" fn(function: usize, times: u64);
 
 /// The callers without and with a probe, of functions whose return is detected so.
-fn callers(policy: PolicyCode) -> [Caller; 2] {
+fn callers(policy: PolicyCode) -> [CallLoop; 2] {
     let first = if policy == PolicyCode::RT_POLICY_RETURN_SITE { 0 } else { 2 };
     let bare = rtrace_caller as *const () as usize + first * COPY;
     // SAFETY: all copies take a function and a number.
-    [bare, bare + COPY].map(|code| unsafe { std::mem::transmute::<usize, Caller>(code) })
+    [bare, bare + COPY].map(|code| unsafe { std::mem::transmute::<usize, CallLoop>(code) })
 }
 
 /// What tracing one call costs, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallCost {
+pub struct MeasuredCost {
     /// Whether the kernel single-steps the instruction at the entry.
     pub single_stepped: bool,
     /// Whether the programs do it themselves.
@@ -138,37 +138,37 @@ pub struct CallCost {
 }
 
 /// A function to probe.
-struct Subject {
+struct CalibratedFunction {
     /// Its place among the regions.
     place: usize,
     function: usize,
-    entry: Entry,
+    entry: EntryMethod,
     policy: PolicyCode,
 }
 
 /// Who does the instruction at an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entry {
+enum EntryMethod {
     Emulated,
     SingleStepped,
     BpfEmulated,
 }
 
-impl Subject {
+impl CalibratedFunction {
     fn loops(&self) -> usize {
-        if self.entry == Entry::SingleStepped { LONG_LOOPS } else { LOOPS }
+        if self.entry == EntryMethod::SingleStepped { LONG_LOOPS } else { LOOPS }
     }
 
-    fn all() -> Vec<Subject> {
+    fn all() -> Vec<CalibratedFunction> {
         let kinds = [
-            (rtrace_emulated as *const () as usize, Entry::Emulated),
-            (rtrace_stepped as *const () as usize, Entry::SingleStepped),
-            (rtrace_written as *const () as usize, Entry::BpfEmulated),
+            (rtrace_emulated as *const () as usize, EntryMethod::Emulated),
+            (rtrace_stepped as *const () as usize, EntryMethod::SingleStepped),
+            (rtrace_written as *const () as usize, EntryMethod::BpfEmulated),
         ];
         let mut subjects = Vec::new();
         for (first, entry) in kinds {
             for (function, policy) in (first..).step_by(COPY).zip(POLICIES) {
-                subjects.push(Subject { place: subjects.len(), function, entry, policy });
+                subjects.push(CalibratedFunction { place: subjects.len(), function, entry, policy });
             }
         }
         subjects
@@ -182,7 +182,7 @@ impl Programs {
     ///
     /// # Errors
     /// The kernel refuses probes, or this program's code is not found.
-    pub fn calibrate(&self, steps: bool) -> Result<Vec<CallCost>, Error> {
+    pub fn calibrate(&self, steps: bool) -> Result<Vec<MeasuredCost>, Error> {
         // What the kernel side keeps of a thread goes with it.
         thread::scope(|scope| {
             let measured = scope.spawn(|| self.calibrate_on_this_thread(steps)).join();
@@ -190,18 +190,18 @@ impl Programs {
         })
     }
 
-    fn calibrate_on_this_thread(&self, steps: bool) -> Result<Vec<CallCost>, Error> {
-        let mut subjects = Subject::all();
-        subjects.retain(|subject| steps || subject.entry != Entry::BpfEmulated);
+    fn calibrate_on_this_thread(&self, steps: bool) -> Result<Vec<MeasuredCost>, Error> {
+        let mut subjects = CalibratedFunction::all();
+        subjects.retain(|subject| steps || subject.entry != EntryMethod::BpfEmulated);
         let bare = subjects.iter().map(|subject| Ok(mean(&time_loops(subject, || Ok(()))?)));
         let bare: Vec<u64> = bare.collect::<Result<_, Error>>()?;
         let probes = place(self, &subjects, steps)?;
         let space = self.trace(std::process::id())?;
         let arrivals = arrivals().map(|address| address as u64);
-        let placed = Arrival::Placed { catches: false, since: None, distance: Some(0) };
+        let placed = ArrivalRule::Placed { catches: false, since: None, distance: Some(0) };
         let costs = self.set_arrivals(space, &arrivals.map(|address| (address, placed))).and_then(|()| {
             self.arm();
-            let mut sums = Sums::new(self)?;
+            let mut sums = MeasuredSums::new(self)?;
             let measured = |(subject, bare)| {
                 let cost = measure(&mut sums, subject, bare)?;
                 // The first one is that of the most calls: an emulated entry and a return site.
@@ -222,25 +222,25 @@ impl Programs {
 
 /// What calls have taken so far, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct MeasuredSum {
     inclusive: u64,
     exclusive: u64,
 }
 
 /// What the calls of all regions have taken so far.
-struct Sums<'a> {
+struct MeasuredSums<'a> {
     programs: &'a Programs,
-    reader: Reader<'a>,
-    sums: [Sum; CALLER + 1],
+    reader: RingReader<'a>,
+    sums: [MeasuredSum; CALLER + 1],
 }
 
-impl Sums<'_> {
-    fn new(programs: &Programs) -> Result<Sums<'_>, Error> {
-        Ok(Sums { programs, reader: programs.reader()?, sums: Default::default() })
+impl MeasuredSums<'_> {
+    fn new(programs: &Programs) -> Result<MeasuredSums<'_>, Error> {
+        Ok(MeasuredSums { programs, reader: programs.reader()?, sums: Default::default() })
     }
 
     /// Until now.
-    fn read(&mut self) -> Result<[Sum; CALLER + 1], Error> {
+    fn read(&mut self) -> Result<[MeasuredSum; CALLER + 1], Error> {
         let mut records = Records::default();
         self.reader.read(&mut records)?;
         if self.programs.is_profiled() {
@@ -264,7 +264,7 @@ impl Sums<'_> {
     }
 }
 
-fn measure(sums: &mut Sums<'_>, subject: &Subject, bare: u64) -> Result<CallCost, Error> {
+fn measure(sums: &mut MeasuredSums<'_>, subject: &CalibratedFunction, bare: u64) -> Result<MeasuredCost, Error> {
     let [_, caller] = callers(subject.policy);
     let alone = mean(&time_loops(subject, || sums.read().map(drop))?).saturating_sub(bare);
     let mut before = sums.read()?;
@@ -281,9 +281,9 @@ fn measure(sums: &mut Sums<'_>, subject: &Subject, bare: u64) -> Result<CallCost
     // An enter alone has no time stamps that the function itself lies between.
     let outside = if subject.policy == PolicyCode::RT_POLICY_ENTRY_ONLY { bare } else { 0 };
     let nested = inner + outer.saturating_sub(outside);
-    Ok(CallCost {
-        single_stepped: subject.entry == Entry::SingleStepped,
-        written: subject.entry == Entry::BpfEmulated,
+    Ok(MeasuredCost {
+        single_stepped: subject.entry == EntryMethod::SingleStepped,
+        written: subject.entry == EntryMethod::BpfEmulated,
         policy: subject.policy,
         inner,
         whole: nested,
@@ -298,7 +298,7 @@ fn arrivals() -> [usize; 3] {
 }
 
 /// Places all probes in few links, since each takes the kernel a while to remove.
-fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<Probes>, Error> {
+fn place(programs: &Programs, subjects: &[CalibratedFunction], steps: bool) -> Result<Vec<Probes>, Error> {
     let no_code = || Error::Decode { what: "the mapping of rtrace's own code", bytes: 0 };
     let (path, _) = own_code(rtrace_caller as *const () as usize).ok_or_else(no_code)?;
     let site = |code: usize, cookie: u64, step: Option<Step>| {
@@ -306,8 +306,8 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
         Ok(Site { file_offset, cookie: step.map_or(cookie, |step| step_cookie(cookie, step, file_offset)) })
     };
     let cookie = |place, policy| entry_cookie(REGIONS + place as u32, policy, TailsCode::RT_TAILS_NEVER);
-    let entry = |subject: &Subject| {
-        let step = (steps && subject.entry == Entry::BpfEmulated).then_some(Step::Landing);
+    let entry = |subject: &CalibratedFunction| {
+        let step = (steps && subject.entry == EntryMethod::BpfEmulated).then_some(Step::Landing);
         site(subject.function, cookie(subject.place, subject.policy), step)
     };
     let caller = |of| {
@@ -330,7 +330,7 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
 }
 
 /// Nanoseconds of a call from a caller without probes, in each of some loops; `between` them is not timed.
-fn time_loops(subject: &Subject, mut between: impl FnMut() -> Result<(), Error>) -> Result<Vec<u64>, Error> {
+fn time_loops(subject: &CalibratedFunction, mut between: impl FnMut() -> Result<(), Error>) -> Result<Vec<u64>, Error> {
     let [caller, _] = callers(subject.policy);
     let time_loop = |_| {
         let begin = Instant::now();

@@ -173,8 +173,8 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::Kernel`] if the ring cannot be mapped.
-    pub fn contexts(&self) -> Result<Contexts<'_>, Error> {
-        let pending = Rc::new(RefCell::new(Pending::default()));
+    pub fn contexts(&self) -> Result<ContextReader<'_>, Error> {
+        let pending = Rc::new(RefCell::new(PendingContext::default()));
         let filled = Rc::clone(&pending);
         let take = move |bytes: &[u8]| {
             let mut filled = filled.borrow_mut();
@@ -187,7 +187,7 @@ impl Programs {
         let mut builder = RingBufferBuilder::new();
         builder.add(&self.skel.maps.contexts, take).map_err(Error::kernel("map the ring of contexts"))?;
         let ring = builder.build().map_err(Error::kernel("map the ring of contexts"))?;
-        Ok(Contexts { ring, pending })
+        Ok(ContextReader { ring, pending })
     }
 }
 
@@ -196,18 +196,18 @@ fn key(space: u32, address: u64) -> ArrivalKey {
 }
 
 #[derive(Default)]
-struct Pending {
+struct PendingContext {
     walked: Vec<Walked>,
     bad_records: u64,
 }
 
 /// Contexts that the kernel side has met for the first time.
-pub struct Contexts<'a> {
+pub struct ContextReader<'a> {
     ring: RingBuffer<'a>,
-    pending: Rc<RefCell<Pending>>,
+    pending: Rc<RefCell<PendingContext>>,
 }
 
-impl AsFd for Contexts<'_> {
+impl AsFd for ContextReader<'_> {
     /// It can be read while there are some.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring keeps its descriptor open.
@@ -215,7 +215,7 @@ impl AsFd for Contexts<'_> {
     }
 }
 
-impl Contexts<'_> {
+impl ContextReader<'_> {
     /// Some of those that there are, and how many records could not be understood; none of either where there are no
     /// more.
     ///
@@ -227,7 +227,7 @@ impl Contexts<'_> {
             let error = libbpf_rs::Error::from_raw_os_error(-taken);
             return Err(Error::kernel("read the ring of contexts")(error));
         }
-        let Pending { walked, bad_records } = std::mem::take(&mut *self.pending.borrow_mut());
+        let PendingContext { walked, bad_records } = std::mem::take(&mut *self.pending.borrow_mut());
         Ok((walked, bad_records))
     }
 }

@@ -46,11 +46,11 @@ mod kind {
 
 /// A file with the types, in memory; none where the kernel describes its types otherwise than we know, so that libbpf
 /// has to look itself.
-pub fn of_this_kernel() -> Option<Types> {
+pub fn of_this_kernel() -> Option<KernelTypes> {
     let all = fs::read(KERNEL).ok()?;
     let btf = Btf::parse(&all)?;
     let has = |tracepoint| btf.find(kind::TYPEDEF, tracepoint).is_some();
-    Some(Types {
+    Some(KernelTypes {
         file: in_memory(&reduced(&all, &named(NAMED))?).ok()?,
         sees_exec_coming: has(EXEC_IS_COMING),
         sees_registers: has(REGISTERS),
@@ -124,7 +124,7 @@ fn may_run_at(function: u32) -> bool {
 }
 
 /// BTF that libbpf can read as long as this is there.
-pub struct Types {
+pub struct KernelTypes {
     file: File,
     /// Whether this kernel lets programs run in front of an exec's point of no return.
     pub sees_exec_coming: bool,
@@ -133,7 +133,7 @@ pub struct Types {
     pub sees_writers: SeesWriters,
 }
 
-impl Types {
+impl KernelTypes {
     /// A path that leads there.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))

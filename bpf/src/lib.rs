@@ -50,10 +50,10 @@ pub fn set_verbose(verbose: bool) {
     libbpf_rs::set_print(verbose.then_some((libbpf_rs::PrintLevel::Info, tell)));
 }
 
-pub use arrivals::{Arrival, FilePlace, MAX_SITES, Questions, Since};
+pub use arrivals::{ArrivalRule, FilePlace, MAX_SITES, Questions, Since};
 pub use attach::Probes;
-pub use calibration::CallCost;
-pub use contexts::{Contexts, MAX_LEVELS, Rest, Walked};
+pub use calibration::MeasuredCost;
+pub use contexts::{ContextReader, MAX_LEVELS, Rest, Walked};
 pub use cpus::online_cpus;
 pub use error::Error;
 pub use fetch::MAX_PROGRAMS;
@@ -65,7 +65,7 @@ pub use options::{
     Counter, LoadOptions, MAX_COUNTERS, MAX_FETCHES, MAX_SUMS, MAX_WATCHES, MAX_WORDS, Mechanism, ProfileOptions,
 };
 pub use programs::{Observer, OpenThread, Programs, Unlinked};
-pub use reader::{Reader, Records};
+pub use reader::{Records, RingReader};
 pub use registers::may_step;
 pub use sampling::{Samples, sample};
 pub use self_test::{Abilities, best_mechanism, probe};

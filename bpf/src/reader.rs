@@ -66,7 +66,7 @@ impl Records {
 }
 
 /// Reads the rings of all CPUs.
-pub struct Reader<'a> {
+pub struct RingReader<'a> {
     calls: RingBuffer<'a>,
     events: RingBuffer<'a>,
     accesses: RingBuffer<'a>,
@@ -78,7 +78,7 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::Kernel`] if the rings cannot be mapped.
-    pub fn reader(&self) -> Result<Reader<'_>, Error> {
+    pub fn reader(&self) -> Result<RingReader<'_>, Error> {
         let pass = Rc::new(RefCell::new(Records::default()));
         let error = Error::kernel;
         let mut calls = RingBufferBuilder::new();
@@ -94,7 +94,7 @@ impl Programs {
         }
         let events = single(&self.skel.maps.events, &pass, |pass| &mut pass.events, take_event);
         let accesses = single(&self.skel.maps.accesses, &pass, |pass| &mut pass.accesses, wire::decode);
-        Ok(Reader {
+        Ok(RingReader {
             calls: calls.build().map_err(error("map the rings of calls"))?,
             events: events.map_err(error("map the ring of events"))?,
             accesses: accesses.map_err(error("map the ring of values"))?,
@@ -132,7 +132,7 @@ fn single<'a, T: 'a>(
     builder.build()
 }
 
-impl Reader<'_> {
+impl RingReader<'_> {
     /// Exchanges what `records` holds for what the rings hold. The end of a thread comes behind all its calls, and the
     /// fork of a process not behind any.
     ///

@@ -35,7 +35,7 @@ unsafe extern "C" {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Obstacle {
+enum RegisterObstacle {
     #[error("the kernel refuses a program that writes registers")]
     Refused(#[source] libbpf_rs::Error),
     #[error("failed to probe rtrace itself: {0}")]
@@ -56,30 +56,30 @@ pub fn may_step() -> Result<(), String> {
     try_step().map_err(|obstacle| obstacle.to_string())
 }
 
-fn try_step() -> Result<(), Obstacle> {
-    let (path, file_offset) = own_code(rtrace_add_site as *const () as usize).ok_or(Obstacle::NotMapped)?;
+fn try_step() -> Result<(), RegisterObstacle> {
+    let (path, file_offset) = own_code(rtrace_add_site as *const () as usize).ok_or(RegisterObstacle::NotMapped)?;
     try_to_write()?;
     let mut storage = MaybeUninit::uninit();
-    let open = StepSkelBuilder::default().open(&mut storage).map_err(Obstacle::Refused)?;
-    let skel = in_silence(|| open.load()).map_err(Obstacle::Refused)?;
+    let open = StepSkelBuilder::default().open(&mut storage).map_err(RegisterObstacle::Refused)?;
+    let skel = in_silence(|| open.load()).map_err(RegisterObstacle::Refused)?;
     let target = AttachTarget { path: &path, pid: std::process::id() };
     let site = Site { file_offset, cookie: step_cookie(0, Step::Landing, file_offset) };
-    let attach = || attach_sites(&skel.progs.step_enter, target, &[site]).map_err(Obstacle::Attach);
+    let attach = || attach_sites(&skel.progs.step_enter, target, &[site]).map_err(RegisterObstacle::Attach);
     let _first = attach()?;
     if rtrace_add() != 0 {
-        return Err(Obstacle::Executed);
+        return Err(RegisterObstacle::Executed);
     }
     // Beside another, neither does it.
     let _second = attach()?;
-    if rtrace_add() == 1 { Ok(()) } else { Err(Obstacle::NotAlone) }
+    if rtrace_add() == 1 { Ok(()) } else { Err(RegisterObstacle::NotAlone) }
 }
 
 /// Whether the kernel takes a program that writes a register.
-fn try_to_write() -> Result<(), Obstacle> {
+fn try_to_write() -> Result<(), RegisterObstacle> {
     let mut storage = MaybeUninit::uninit();
-    let mut open = PlainSkelBuilder::default().open(&mut storage).map_err(Obstacle::Refused)?;
+    let mut open = PlainSkelBuilder::default().open(&mut storage).map_err(RegisterObstacle::Refused)?;
     open.progs.write_register.set_autoload(true);
-    in_silence(|| open.load()).map(drop).map_err(Obstacle::Refused)
+    in_silence(|| open.load()).map(drop).map_err(RegisterObstacle::Refused)
 }
 
 /// Loads a program: that kernels refuse it is nothing to talk about.

@@ -59,7 +59,7 @@ extern "C" fn probed(argument: u64) -> u64 {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum TestFailure {
     #[error("failed to use {mechanism}: {source:#}")]
     Kernel { mechanism: &'static str, source: libbpf_rs::Error },
     #[error("failed to find rtrace's own code among its segments")]
@@ -69,7 +69,7 @@ enum Failure {
 }
 
 /// Probes a function of this program itself, calls it, and looks whether that was seen.
-fn sees_a_call(mechanism: Mechanism) -> Result<(), Failure> {
+fn sees_a_call(mechanism: Mechanism) -> Result<(), TestFailure> {
     told(move |told| try_a_call(mechanism, told))
 }
 
@@ -91,10 +91,10 @@ where
     }
 }
 
-fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), Failure> {
+fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), TestFailure> {
     let name = mechanism.name();
-    let error = |source| Failure::Kernel { mechanism: name, source };
-    let (path, file_offset) = own_code(probed as *const () as usize).ok_or(Failure::NotMapped)?;
+    let error = |source| TestFailure::Kernel { mechanism: name, source };
+    let (path, file_offset) = own_code(probed as *const () as usize).ok_or(TestFailure::NotMapped)?;
     let mut storage = MaybeUninit::uninit();
     let mut open = PlainSkelBuilder::default().open(&mut storage).map_err(error)?;
     open.progs.count_multi_enter.set_autoload(mechanism == Mechanism::Multi);
@@ -114,20 +114,20 @@ fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), Failure> {
             told.send(()).expect("it is waited for");
             Ok(())
         }
-        enters => Err(Failure::Calls { mechanism: name, enters }),
+        enters => Err(TestFailure::Calls { mechanism: name, enters }),
     }
 }
 
 /// The file that holds the code at an address of this program, and the offset in it. The dynamic linker knows.
 pub(crate) fn own_code(address: usize) -> Option<(PathBuf, u64)> {
-    let mut search = Search { address: address as u64, offset: None };
+    let mut search = TestSearch { address: address as u64, offset: None };
     // SAFETY: `find_in_program` is called before this returns, with the pointer that it expects.
     unsafe { libc::dl_iterate_phdr(Some(find_in_program), (&raw mut search).cast()) };
     // By the mapping it would take CAP_CHECKPOINT_RESTORE.
     search.offset.map(|offset| ("/proc/self/exe".into(), offset))
 }
 
-struct Search {
+struct TestSearch {
     address: u64,
     offset: Option<u64>,
 }
@@ -138,7 +138,7 @@ unsafe extern "C" fn find_in_program(object: *mut libc::dl_phdr_info, _size: usi
     // loaded, with as many program headers as it says.
     let (search, object, headers) = unsafe {
         let object = &*object;
-        (&mut *search.cast::<Search>(), object, slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()))
+        (&mut *search.cast::<TestSearch>(), object, slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()))
     };
     search.offset = headers.iter().filter(|header| header.p_type == libc::PT_LOAD).find_map(|header| {
         let within = search.address.checked_sub(object.dlpi_addr.wrapping_add(header.p_vaddr))?;

@@ -3,7 +3,7 @@
 //! The record types come from the BTF of the compiled programs, so they cannot drift from
 //! `kernel/wire/rtrace.h`. Times are nanoseconds of `CLOCK_MONOTONIC`.
 
-use rtrace_model::{Held, Jump, MOST_MOVED, MOST_WORDS, Step, text_of};
+use rtrace_model::{HeldBytes, Jump, MOST_MOVED, MOST_WORDS, Step, text_of};
 
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
@@ -219,7 +219,7 @@ pub struct ReturnSite {
     /// The code there only returns.
     pub only_returns: bool,
     /// Where the result is: 4 or 8 bytes of a register that is not the stack pointer.
-    pub result: Option<Held>,
+    pub result: Option<HeldBytes>,
     /// Memory may not be as the function left it.
     pub is_stored: bool,
 }
@@ -235,7 +235,7 @@ impl ReturnSite {
 
     /// Its attach cookie; `id` is below [`MAX_SITES`](crate::MAX_SITES).
     pub fn cookie(&self, id: u32) -> u64 {
-        let Held { register, bytes } = self.result.unwrap_or(Held { register: NO_REGISTER, bytes: 0 });
+        let HeldBytes { register, bytes } = self.result.unwrap_or(HeldBytes { register: NO_REGISTER, bytes: 0 });
         u64::from(id)
             | u64::from(register) << ReturnBit::RT_RETURN_RESULT.0
             | u64::from(bytes < 8) << ReturnBit::RT_RETURN_NARROW.0
@@ -292,9 +292,9 @@ mod tests {
         assert_eq!(site.cookie(7), 0xfffc_95ff_0000_0007);
         assert!(site.fits() && !ReturnSite { words: 1 << 14, ..site }.fits());
         let site =
-            ReturnSite { result: Some(Held { register: 15, bytes: 4 }), is_stored: true, ..ReturnSite::default() };
+            ReturnSite { result: Some(HeldBytes { register: 15, bytes: 4 }), is_stored: true, ..ReturnSite::default() };
         assert_eq!(site.cookie(0), 0x1_f800_0000_0000);
-        let site = ReturnSite { result: Some(Held { register: 0, bytes: 8 }), words: 1, ..ReturnSite::default() };
+        let site = ReturnSite { result: Some(HeldBytes { register: 0, bytes: 8 }), words: 1, ..ReturnSite::default() };
         assert_eq!(site.cookie(0), 0x2_0000_0000_0000);
     }
 }

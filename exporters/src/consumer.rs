@@ -17,7 +17,7 @@ use arrow_array::RecordBatch;
 use rtrace_model::{Batch, Definition, Header, Sink, SinkError, Summary, counted};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::stream::{Encoder, Writer};
+use crate::stream::{StreamEncoder, Writer};
 
 /// Calls that wait for the program; they take about 80 MB.
 const WAITING_CALLS: u64 = 1 << 20;
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 pub struct Consumer {
     child: Child,
     input: Option<ChildStdin>,
-    encoder: Option<Encoder>,
+    encoder: Option<StreamEncoder>,
     queue: Option<Sender<RecordBatch>>,
     writer: Option<JoinHandle<()>>,
     /// Calls in the queue.
@@ -50,10 +50,10 @@ pub struct Consumer {
 
 /// What came of feeding a program; complete when its [`Consumer`] has finished or is dropped.
 #[derive(Clone, Debug)]
-pub struct Delivery(Arc<Shared>);
+pub struct Delivery(Arc<SharedConsumer>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedConsumer {
     command: String,
     missed: AtomicU64,
     end: Mutex<Option<End>>,
@@ -76,7 +76,7 @@ impl Consumer {
     /// It cannot be started.
     pub fn start(command: &str, mut program: Command) -> io::Result<Consumer> {
         let mut child = program.stdin(Stdio::piped()).process_group(0).spawn()?;
-        let shared = Shared { command: command.to_owned(), missed: AtomicU64::new(0), end: Mutex::new(None) };
+        let shared = SharedConsumer { command: command.to_owned(), missed: AtomicU64::new(0), end: Mutex::new(None) };
         Ok(Consumer {
             input: child.stdin.take(),
             child,
@@ -165,7 +165,7 @@ impl Consumer {
 
 impl Sink for Consumer {
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
-        let encoder = Encoder::new(header);
+        let encoder = StreamEncoder::new(header);
         let (queue, batches) = channel();
         let input = self.input.take().expect("a recording begins once");
         let feed =

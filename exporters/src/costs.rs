@@ -7,7 +7,7 @@ use crate::TraceSet;
 
 /// What a call costs whose time is known, and one of which one probe saw both ends or only the entry.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct SiteCosts {
     stamped: Option<CallCost>,
     other: Option<CallCost>,
 }
@@ -48,7 +48,7 @@ impl Cost {
 /// What tracing took of the calls of a trace.
 pub struct Costs<'a> {
     trace: &'a TraceSet,
-    known: HashMap<(RegionId, LocationId), Known>,
+    known: HashMap<(RegionId, LocationId), SiteCosts>,
 }
 
 impl<'a> Costs<'a> {
@@ -66,9 +66,9 @@ impl<'a> Costs<'a> {
     pub fn cost(&mut self, calls: &Traced) -> Cost {
         let trace = self.trace;
         let known = *self.known.entry((calls.region, calls.location)).or_insert_with(|| {
-            let Some(region) = trace.region(calls.region) else { return Known::default() };
+            let Some(region) = trace.region(calls.region) else { return SiteCosts::default() };
             let of = |is_timed| CallCost::of(calibration(trace, calls.location), region, is_timed);
-            Known { stamped: of(true), other: of(false) }
+            SiteCosts { stamped: of(true), other: of(false) }
         });
         let times = |cost: Option<CallCost>, is_stamped: bool, count: u64| {
             let Some(CallCost { inner, whole, spread, .. }) = cost else { return Cost::default() };

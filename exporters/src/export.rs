@@ -1,7 +1,7 @@
 //! A stored trace in the format of another tool.
 //!
 //! [`FORMATS`] is the one list of formats: help, file names, documents and tests follow from it. A
-//! format sees the trace through a [`Source`]: the chosen calls in any order, or thread by thread
+//! format sees the trace through a [`Excerpt`]: the chosen calls in any order, or thread by thread
 //! with callers before callees. Either way memory stays bounded, whatever the length of the trace.
 
 mod destination;
@@ -27,13 +27,13 @@ use std::io;
 use std::path::PathBuf;
 
 pub use destination::Destination;
-pub use format::Format;
+pub use format::ExportFormat;
 pub use formats::FORMATS;
 pub use selection::Selection;
 
 use crate::{Error, TraceSet};
 use format::Form;
-use source::Source;
+use source::Excerpt;
 
 /// Why there is no export.
 #[derive(Debug, thiserror::Error)]
@@ -81,12 +81,12 @@ pub struct Exported {
 /// to a file is gone then; what went into a stream is not.
 pub fn export(
     trace: &TraceSet,
-    format: &Format,
+    format: &ExportFormat,
     selection: &Selection,
     destination: &Destination,
     progress: &dyn Fn(f64),
 ) -> Result<Exported, ExportError> {
-    let source = Source::new(trace, selection, progress);
+    let source = Excerpt::new(trace, selection, progress);
     match format.form {
         Form::File(write) => destination.file(|output| write(&source, output))?,
         Form::Directory { marker, write } => destination.directory(format.name, marker, |path| write(&source, path))?,

@@ -61,32 +61,32 @@ pub struct ValueReader<'a> {
     /// Of each trace, the ids that its regions have in it.
     own: Vec<HashMap<RegionId, RegionId>>,
     /// The tables, by trace and region of the set; `None` where the trace has no such region.
-    tables: HashMap<(usize, RegionId), Option<Table>>,
+    tables: HashMap<(usize, RegionId), Option<ValueTable>>,
     /// By trace, region in it, and number of the segment.
-    kept: HashMap<(usize, RegionId, usize), Kept>,
+    kept: HashMap<(usize, RegionId, usize), KeptSegment>,
     bytes: usize,
     most_bytes: usize,
     clock: u64,
 }
 
 /// The table of one region in one trace.
-struct Table {
+struct ValueTable {
     /// The region's id in that trace.
     own: RegionId,
     columns: Arc<[ValueColumn]>,
     /// The segments by the ids that they have of each location, the shortest ranges first.
-    runs: HashMap<LocationId, Vec<Run>>,
+    runs: HashMap<LocationId, Vec<SegmentRun>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct SegmentRun {
     first: u64,
     last: u64,
     segment: usize,
 }
 
 /// A segment in memory.
-struct Kept {
+struct KeptSegment {
     blocks: Arc<[Block]>,
     bytes: usize,
     used: u64,
@@ -163,14 +163,14 @@ impl<'a> ValueReader<'a> {
             Entry::Occupied(table) => table.into_mut(),
             Entry::Vacant(none) => {
                 let own = self.own[part].get(&call.region);
-                let table = own.map(|&own| Table::open(self.set.part(part), own, call.region)).transpose()?;
+                let table = own.map(|&own| ValueTable::open(self.set.part(part), own, call.region)).transpose()?;
                 none.insert(table)
             }
         };
         let Some(table) = table else { return Ok(None) };
         let (own, columns) = (table.own, Arc::clone(&table.columns));
-        let holds = |run: &&Run| (run.first..=run.last).contains(&call.id);
-        let runs: Vec<Run> = table.runs.get(&location).into_iter().flatten().filter(holds).copied().collect();
+        let holds = |run: &&SegmentRun| (run.first..=run.last).contains(&call.id);
+        let runs: Vec<SegmentRun> = table.runs.get(&location).into_iter().flatten().filter(holds).copied().collect();
         for run in runs {
             let found = Near { part, columns: Arc::clone(&columns), blocks: self.segment((part, own), run.segment)? };
             if let Some(values) = found.values(key) {
@@ -198,15 +198,15 @@ impl<'a> ValueReader<'a> {
         {
             self.bytes -= kept.bytes;
         }
-        self.kept.insert((part, own, segment), Kept { blocks: Arc::clone(&blocks), bytes, used: self.clock });
+        self.kept.insert((part, own, segment), KeptSegment { blocks: Arc::clone(&blocks), bytes, used: self.clock });
         Ok(blocks)
     }
 }
 
-impl Table {
+impl ValueTable {
     /// The table of the region that has the id `own` in its trace, and `region` in the set.
-    fn open(trace: &Trace, own: RegionId, region: RegionId) -> Result<Table, Error> {
-        let mut runs: HashMap<LocationId, Vec<Run>> = HashMap::new();
+    fn open(trace: &Trace, own: RegionId, region: RegionId) -> Result<ValueTable, Error> {
+        let mut runs: HashMap<LocationId, Vec<SegmentRun>> = HashMap::new();
         for (segment, path) in trace.value_segments(own).iter().enumerate() {
             let mut before: Option<(LocationId, u64)> = None;
             values::read_keys(path, |location, id| {
@@ -216,7 +216,7 @@ impl Table {
                 let of_location = runs.entry(location).or_default();
                 match of_location.last_mut().filter(|run| run.segment == segment) {
                     Some(run) => run.last = id,
-                    None => of_location.push(Run { first: id, last: id, segment }),
+                    None => of_location.push(SegmentRun { first: id, last: id, segment }),
                 }
                 before = Some((location, id));
                 Ok(())
@@ -226,7 +226,7 @@ impl Table {
         runs.values_mut().for_each(|runs| runs.sort_by_key(|run| run.last - run.first));
         let columns = trace.value_columns_of(own).iter();
         let columns = columns.map(|column| ValueColumn { region, ..column.clone() }).collect();
-        Ok(Table { own, columns, runs })
+        Ok(ValueTable { own, columns, runs })
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{Error, VERSION};
 /// Whether the recorder said that it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Status {
+pub(crate) enum StoredStatus {
     /// It still runs, or was killed.
     Recording,
     Finished,
@@ -24,7 +24,7 @@ pub(crate) enum Status {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     schema: u64,
-    pub(crate) status: Status,
+    pub(crate) status: StoredStatus,
     pub(crate) header: Header,
     /// Present once finished.
     pub(crate) summary: Option<Summary>,
@@ -73,11 +73,11 @@ struct Versioned {
 
 impl Manifest {
     pub(crate) fn recording(header: Header) -> Manifest {
-        Manifest { schema: VERSION, status: Status::Recording, header, summary: None, failure: None }
+        Manifest { schema: VERSION, status: StoredStatus::Recording, header, summary: None, failure: None }
     }
 
     pub(crate) fn finish(&mut self, summary: Summary) {
-        self.status = Status::Finished;
+        self.status = StoredStatus::Finished;
         self.summary = Some(summary);
     }
 

@@ -18,9 +18,9 @@ use rtrace_model::{Call, Ending, LocationId, RegionId, Timestamp};
 pub use self::activity::{Activity, Slice};
 pub use self::axis::Axis;
 use self::chosen::{Chosen, Least};
-pub use self::durations::{Cell, Durations};
+pub use self::durations::{DurationCell, Durations};
 pub use self::stored::SiteRow;
-pub(crate) use self::stored::{ActivityRow, DurationsRow, Stored};
+pub(crate) use self::stored::{ActivityRow, DurationsRow, StoredOverview};
 
 /// Most slices of time of the threads' activity, of durations, and of the sample of calls.
 const SLICES: [u32; 3] = [1 << 10, 1 << 8, 1 << 8];
@@ -44,7 +44,7 @@ pub struct Overview {
     reached: Timestamp,
     threads: Vec<(LocationId, Activity)>,
     thread_of: HashMap<LocationId, u32>,
-    functions: Vec<Function>,
+    functions: Vec<FunctionOverview>,
     function_of: HashMap<RegionId, u32>,
     chosen: Chosen,
     /// Known where the recorder has gathered it.
@@ -56,7 +56,7 @@ pub struct Overview {
 }
 
 #[derive(Debug)]
-struct Function {
+struct FunctionOverview {
     region: RegionId,
     durations: Durations,
     slowest: Least,
@@ -104,7 +104,7 @@ impl Overview {
         *self.function_of.entry(region).or_insert_with(|| {
             let slowest = Least::new(SLOWEST_OF_FUNCTION);
             let durations = Durations::new(&self.durations_axis);
-            self.functions.push(Function { region, durations, slowest });
+            self.functions.push(FunctionOverview { region, durations, slowest });
             (self.functions.len() - 1) as u32
         })
     }
@@ -174,7 +174,7 @@ impl Overview {
     /// The slowest calls, the slowest of each function, and a sample of each slice of time: one part in `divisor` of
     /// those that are known, by thread and start.
     pub fn chosen(&self, divisor: usize) -> Vec<Call> {
-        let mut functions: Vec<&Function> = self.functions.iter().collect();
+        let mut functions: Vec<&FunctionOverview> = self.functions.iter().collect();
         functions.sort_unstable_by_key(|function| function.region);
         self.chosen.with(functions.into_iter().map(|function| &function.slowest), divisor)
     }

@@ -17,7 +17,7 @@ use rtrace_model::{
 
 use crate::file::{self, Decoder};
 use crate::manifest::{self, Manifest};
-use crate::overview::Stored;
+use crate::overview::StoredOverview;
 use crate::schema::{Row, Stream, call_columns};
 use crate::{Error, directory, values};
 
@@ -107,10 +107,10 @@ impl Trace {
         let mut manifest = Manifest::read(path)?;
         let mut warnings: Vec<Warning> = manifest.failure.iter().map(|failure| Warning(failure.to_string())).collect();
         let skipped = match manifest.status {
-            manifest::Status::Recording => Some(&mut warnings),
-            manifest::Status::Finished => None,
+            manifest::StoredStatus::Recording => Some(&mut warnings),
+            manifest::StoredStatus::Finished => None,
         };
-        let mut segments = Segments { directory: path, skipped };
+        let mut segments = SegmentFinder { directory: path, skipped };
         let calls = segments.row_groups::<Call>()?;
         let events = segments.row_groups::<Event>()?;
         // Traces of earlier versions have neither samples nor metrics.
@@ -165,9 +165,9 @@ impl Trace {
     /// Whether the recording has ended, and how.
     pub fn status(&self) -> Status {
         match self.manifest.status {
-            manifest::Status::Finished => Status::Finished,
-            manifest::Status::Recording if directory::is_being_written(&self.directory) => Status::Recording,
-            manifest::Status::Recording => Status::Abandoned,
+            manifest::StoredStatus::Finished => Status::Finished,
+            manifest::StoredStatus::Recording if directory::is_being_written(&self.directory) => Status::Recording,
+            manifest::StoredStatus::Recording => Status::Abandoned,
         }
     }
 
@@ -330,7 +330,7 @@ impl Trace {
     /// paths, or the trace is older; and where they are not what is in `calls/`, as another program has changed that.
     pub fn folded(&self) -> Option<Vec<FoldedPath>> {
         let path = self.directory.join(FoldedPath::PLACE);
-        if self.manifest.status != manifest::Status::Finished || !self.profile.is_empty() || !path.exists() {
+        if self.manifest.status != manifest::StoredStatus::Finished || !self.profile.is_empty() || !path.exists() {
             return None;
         }
         // What cannot be read is in the calls, too.
@@ -341,11 +341,11 @@ impl Trace {
 
     /// What the recorder has kept of single calls beside their sums; `None` where there is nothing of that, or it is not
     /// of what is in `calls/`.
-    pub(crate) fn overview(&self) -> Option<Stored> {
-        if self.manifest.status != manifest::Status::Finished || !self.profile.is_empty() {
+    pub(crate) fn overview(&self) -> Option<StoredOverview> {
+        if self.manifest.status != manifest::StoredStatus::Finished || !self.profile.is_empty() {
             return None;
         }
-        Stored::read(&self.directory).filter(|stored| stored.number() == self.recorded_calls())
+        StoredOverview::read(&self.directory).filter(|stored| stored.number() == self.recorded_calls())
     }
 
     /// The events in batches, by time within each.
@@ -423,13 +423,13 @@ fn read_groups<T: Stream>(groups: &[RowGroup]) -> impl DoubleEndedIterator<Item 
 }
 
 /// Finds the segments of a trace.
-struct Segments<'a> {
+struct SegmentFinder<'a> {
     directory: &'a Path,
     /// Where to note segments that cannot be read; none may be where a recording has finished.
     skipped: Option<&'a mut Vec<Warning>>,
 }
 
-impl Segments<'_> {
+impl SegmentFinder<'_> {
     fn row_groups<T: Stream>(&mut self) -> Result<Vec<RowGroup>, Error> {
         let mut groups = Vec::new();
         for segment in list(&self.directory.join(T::PLACE))? {

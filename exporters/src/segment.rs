@@ -36,7 +36,7 @@ pub(crate) struct Segments<T> {
 }
 
 /// What is told of rows, sorted by their keys, before they are forgotten, with the values of their further columns.
-pub(crate) type Settled<'a, T> = dyn FnMut(&[T], &[u64]) + 'a;
+pub(crate) type SettledRows<'a, T> = dyn FnMut(&[T], &[u64]) + 'a;
 
 impl<T: Stream> Segments<T> {
     /// Makes the folder; the first publication writes a segment even if it is empty, so that tools
@@ -80,7 +80,7 @@ impl<T: Stream> Segments<T> {
         &mut self,
         mut rows: &[T],
         mut values: &[u64],
-        settled: &mut Settled<'_, T>,
+        settled: &mut SettledRows<'_, T>,
     ) -> Result<(), Error> {
         self.dirty |= !rows.is_empty();
         while !rows.is_empty() {
@@ -109,7 +109,7 @@ impl<T: Stream> Segments<T> {
     }
 
     /// Makes all rows visible to readers.
-    pub(crate) fn publish(&mut self, settled: &mut Settled<'_, T>) -> Result<(), Error> {
+    pub(crate) fn publish(&mut self, settled: &mut SettledRows<'_, T>) -> Result<(), Error> {
         if !self.dirty {
             return Ok(());
         }
@@ -129,11 +129,11 @@ impl<T: Stream> Segments<T> {
     }
 
     /// Gives the memory of the published rows back; none are added after it.
-    pub(crate) fn close(&mut self, settled: &mut Settled<'_, T>) {
+    pub(crate) fn close(&mut self, settled: &mut SettledRows<'_, T>) {
         self.forget(settled);
     }
 
-    fn forget(&mut self, settled: &mut Settled<'_, T>) {
+    fn forget(&mut self, settled: &mut SettledRows<'_, T>) {
         if !self.rows.is_empty() {
             settled(&self.rows, &self.values);
         }

@@ -20,7 +20,7 @@ use rtrace_model::{
     Sample, Summary, Timestamp, Untimed, ValueColumn,
 };
 
-use crate::overview::Stored;
+use crate::overview::StoredOverview;
 use crate::reader::find;
 use crate::values;
 use crate::{Error, Overview, Trace, Warning};
@@ -30,7 +30,7 @@ use self::definitions::Definitions;
 /// One trace directory, or several below one directory, as one trace.
 #[derive(Debug)]
 pub struct TraceSet {
-    parts: Vec<Part>,
+    parts: Vec<SetMember>,
     definitions: Definitions,
     header: Header,
     summary: Option<Summary>,
@@ -39,7 +39,7 @@ pub struct TraceSet {
 
 /// One of the traces, and what its ids and times are in the set.
 #[derive(Debug)]
-struct Part {
+struct SetMember {
     trace: Trace,
     /// Nanoseconds from its clock to the clock of the set.
     shift: u64,
@@ -73,7 +73,7 @@ impl TraceSet {
     fn of(traces: Vec<Trace>) -> TraceSet {
         let shifts = shifts(traces.iter().map(Trace::header));
         let mut definitions = Definitions::default();
-        let parts: Vec<Part> =
+        let parts: Vec<SetMember> =
             traces.into_iter().zip(shifts).map(|(trace, shift)| definitions.take_in(trace, shift)).collect();
         definitions.sort();
         let header = header(&parts);
@@ -239,7 +239,7 @@ impl TraceSet {
         self.part_of(location).map(|part| part.trace.header())
     }
 
-    fn part_of(&self, location: LocationId) -> Option<&Part> {
+    fn part_of(&self, location: LocationId) -> Option<&SetMember> {
         self.parts.get(self.place_of(location)?)
     }
 
@@ -306,7 +306,8 @@ impl TraceSet {
 
     /// The events in batches, trace after trace, by time within each.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Event>, Error>> {
-        let adapted = |part: &Part, events: Vec<Event>| events.into_iter().map(|event| part.event(event)).collect();
+        let adapted =
+            |part: &SetMember, events: Vec<Event>| events.into_iter().map(|event| part.event(event)).collect();
         self.parts.iter().flat_map(move |part| part.trace.events().map(move |events| Ok(adapted(part, events?))))
     }
 
@@ -333,7 +334,7 @@ impl TraceSet {
     /// The samples of one of the [`traces`](TraceSet::traces), by its place.
     pub fn samples_of(&self, place: usize) -> impl Iterator<Item = Result<Vec<Sample>, Error>> {
         let has_metrics = self.is_counted();
-        let shifted = |part: &Part, samples: Vec<Sample>| {
+        let shifted = |part: &SetMember, samples: Vec<Sample>| {
             samples.into_iter().map(|sample| Sample { time: part.time(sample.time), ..sample }).collect()
         };
         let part = self.parts.get(place).filter(|_| has_metrics);
@@ -382,7 +383,7 @@ pub struct Folded<'a> {
     /// Those of traces whose calls are folded by call path: by location, but for those of the
     /// [`profile`](TraceSet::profile), which come first.
     pub paths: Vec<FoldedPath>,
-    unfolded: Vec<&'a Part>,
+    unfolded: Vec<&'a SetMember>,
 }
 
 impl Folded<'_> {
@@ -394,12 +395,12 @@ impl Folded<'_> {
     /// The calls of the other traces, in batches, trace after trace, of each as [`Trace::calls`] gives them.
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
         let is_counted = self.set.is_counted();
-        let calls = move |part| Part::calls(part, is_counted);
+        let calls = move |part| SetMember::calls(part, is_counted);
         self.unfolded.iter().copied().flat_map(calls)
     }
 }
 
-impl Part {
+impl SetMember {
     fn calls(&self, is_counted: bool) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
         self.trace.calls().map(move |batch| Ok(self.batch(batch?, is_counted)))
     }
@@ -414,7 +415,7 @@ impl Part {
         path
     }
 
-    fn overview(&self, mut stored: Stored) -> Stored {
+    fn overview(&self, mut stored: StoredOverview) -> StoredOverview {
         for row in &mut stored.activity {
             (row.location, row.start) = (self.location(row.location), self.time(row.start));
         }
@@ -523,7 +524,7 @@ fn shifts<'a>(headers: impl Iterator<Item = &'a Header> + Clone) -> Vec<u64> {
     boots.into_iter().map(|boot| boot - first).collect()
 }
 
-fn header(parts: &[Part]) -> Header {
+fn header(parts: &[SetMember]) -> Header {
     let headers = || parts.iter().map(|part| part.trace.header());
     if let [only] = parts {
         return only.trace.header().clone();
@@ -566,7 +567,7 @@ fn sum_of(a: ReturnSites, b: ReturnSites) -> ReturnSites {
     }
 }
 
-fn summary(parts: &[Part]) -> Option<Summary> {
+fn summary(parts: &[SetMember]) -> Option<Summary> {
     if let [only] = parts {
         return only.trace.summary().cloned();
     }

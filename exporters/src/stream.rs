@@ -17,30 +17,30 @@ use rtrace_model::{Batch, Call, Definition, Header, LibraryId, Location, Locatio
 use crate::schema::{call_columns, column, measured, with_columns};
 
 /// Makes batches of the stream from calls.
-pub(crate) struct Encoder {
+pub(crate) struct StreamEncoder {
     metadata: HashMap<String, String>,
     metrics: BTreeMap<MetricId, Metric>,
-    functions: Names<RegionId>,
-    libraries: Names<LibraryId>,
-    threads: Names<LocationId>,
+    functions: NameDictionary<RegionId>,
+    libraries: NameDictionary<LibraryId>,
+    threads: NameDictionary<LocationId>,
     library_of: HashMap<RegionId, LibraryId>,
     locations: HashMap<LocationId, Location>,
 }
 
-impl Encoder {
-    pub(crate) fn new(header: &Header) -> Encoder {
+impl StreamEncoder {
+    pub(crate) fn new(header: &Header) -> StreamEncoder {
         let metadata = [
             ("rtrace.schema", crate::VERSION.to_string()),
             ("rtrace.host", header.host.clone()),
             ("rtrace.begin.monotonic_ns", header.begin.monotonic.0.to_string()),
             ("rtrace.begin.realtime_ns", header.begin.realtime_ns.to_string()),
         ];
-        Encoder {
+        StreamEncoder {
             metadata: metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
             metrics: BTreeMap::new(),
-            functions: Names::default(),
-            libraries: Names::default(),
-            threads: Names::default(),
+            functions: NameDictionary::default(),
+            libraries: NameDictionary::default(),
+            threads: NameDictionary::default(),
             library_of: HashMap::new(),
             locations: HashMap::new(),
         }
@@ -90,20 +90,20 @@ impl Encoder {
 }
 
 /// A dictionary that grows.
-struct Names<K> {
+struct NameDictionary<K> {
     places: HashMap<K, i32>,
     names: Vec<String>,
     /// The names as they are sent, until there are others: the same array is not sent again.
     sent: Option<ArrayRef>,
 }
 
-impl<K> Default for Names<K> {
-    fn default() -> Names<K> {
-        Names { places: HashMap::new(), names: Vec::new(), sent: None }
+impl<K> Default for NameDictionary<K> {
+    fn default() -> NameDictionary<K> {
+        NameDictionary { places: HashMap::new(), names: Vec::new(), sent: None }
     }
 }
 
-impl<K: std::hash::Hash + Eq> Names<K> {
+impl<K: std::hash::Hash + Eq> NameDictionary<K> {
     fn put(&mut self, key: K, name: &str) {
         let next = i32::try_from(self.names.len()).expect("ids are of 32 bits");
         let place = *self.places.entry(key).or_insert(next);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn readings_are_columns() {
-        let mut encoder = Encoder::new(&Header::default());
+        let mut encoder = StreamEncoder::new(&Header::default());
         let metric = |id, name: &str, scope| {
             let (name, unit) = (name.to_owned(), "#".to_owned());
             Metric { id: MetricId(id), name, unit, base: Base::Decimal, exponent: 0, scope, span: Span::SinceLast }
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn names_travel_with_the_calls_and_may_come_later() {
-        let mut encoder = Encoder::new(&Header { host: "box".into(), ..Header::default() });
+        let mut encoder = StreamEncoder::new(&Header { host: "box".into(), ..Header::default() });
         let path = "/usr/lib/libone.so".to_owned();
         let library = Library { id: LibraryId(0), path, apart: None, build_id: None, device: 1, inode: 1 };
         let location = Location {

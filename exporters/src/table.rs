@@ -7,15 +7,15 @@ use crate::directory::Directory;
 use crate::file::{Encoder, ROW_GROUP};
 use crate::schema::Row;
 
-pub(crate) struct Table<K, T> {
+pub(crate) struct IdTable<K, T> {
     rows: BTreeMap<K, T>,
     /// Whether `rows` differs from the file; a table without a file does, even when empty.
     dirty: bool,
 }
 
-impl<K: Ord, T: Row + PartialEq + Clone> Table<K, T> {
-    pub(crate) fn new() -> Table<K, T> {
-        Table { rows: BTreeMap::new(), dirty: true }
+impl<K: Ord, T: Row + PartialEq + Clone> IdTable<K, T> {
+    pub(crate) fn new() -> IdTable<K, T> {
+        IdTable { rows: BTreeMap::new(), dirty: true }
     }
 
     /// Adds a row or replaces the one of that key.

@@ -41,12 +41,12 @@ pub(crate) struct ValueWriter {
     folder: Directory,
     columns: Vec<ValueColumn>,
     number: u32,
-    rows: Rows,
+    rows: ValueRows,
     written: Instant,
 }
 
 #[derive(Debug, Default)]
-struct Rows {
+struct ValueRows {
     calls: Vec<(LocationId, u64)>,
     values: Vec<Values>,
 }
@@ -54,7 +54,7 @@ struct Rows {
 impl ValueWriter {
     /// Makes the folder of a region with these columns.
     pub(crate) fn create(folder: Directory, columns: Vec<ValueColumn>) -> ValueWriter {
-        ValueWriter { folder, columns, number: 1, rows: Rows::default(), written: Instant::now() }
+        ValueWriter { folder, columns, number: 1, rows: ValueRows::default(), written: Instant::now() }
     }
 
     /// Adds the values of calls of the region.
@@ -76,7 +76,7 @@ impl ValueWriter {
     }
 
     fn write(&mut self) -> Result<(), Error> {
-        let Rows { calls, values } = std::mem::take(&mut self.rows);
+        let ValueRows { calls, values } = std::mem::take(&mut self.rows);
         let order = order::of_calls(calls.len(), |row| calls[row]);
         let calls = || order.iter().map(|&row| calls[row as usize]);
         let keys = column::batch([

@@ -20,7 +20,7 @@ use crate::manifest::{Failure, Manifest};
 use crate::overview::Overview;
 use crate::schema::{Row as _, call_columns};
 use crate::segment::Segments;
-use crate::table::Table;
+use crate::table::IdTable;
 use crate::values::{self, ValueWriter};
 use crate::{Error, Owner};
 
@@ -46,24 +46,24 @@ pub struct TraceWriter {
     /// Whether it is one of several that are read as one.
     is_member: bool,
     begun: bool,
-    libraries: Table<LibraryId, Library>,
-    regions: Table<RegionId, Region>,
-    processes: Table<(u32, Timestamp), Process>,
-    locations: Table<LocationId, Location>,
-    metrics: Table<MetricId, Metric>,
-    call_sites: Table<CallSiteId, CallSite>,
+    libraries: IdTable<LibraryId, Library>,
+    regions: IdTable<RegionId, Region>,
+    processes: IdTable<(u32, Timestamp), Process>,
+    locations: IdTable<LocationId, Location>,
+    metrics: IdTable<MetricId, Metric>,
+    call_sites: IdTable<CallSiteId, CallSite>,
     /// Present once calls have contexts.
-    contexts: Option<Table<ContextId, Context>>,
+    contexts: Option<IdTable<ContextId, Context>>,
     /// Present once a region has values.
-    value_columns: Option<Table<(RegionId, u32), ValueColumn>>,
+    value_columns: Option<IdTable<(RegionId, u32), ValueColumn>>,
     values: HashMap<RegionId, ValueWriter>,
     calls: Segments<Call>,
     folding: Folding,
     events: Segments<Event>,
     /// Present once there is a profile: recordings without have no such file.
-    profile: Option<Table<(LocationId, PathId), PathProfile>>,
+    profile: Option<IdTable<(LocationId, PathId), PathProfile>>,
     /// Present where a budget has taken probes out.
-    estimates: Option<Table<(LocationId, RegionId), Estimate>>,
+    estimates: Option<IdTable<(LocationId, RegionId), Estimate>>,
     samples: Segments<Sample>,
     published: Instant,
     began: Instant,
@@ -87,12 +87,12 @@ impl TraceWriter {
             manifest: Manifest::recording(Header::default()),
             is_member: false,
             begun: false,
-            libraries: Table::new(),
-            regions: Table::new(),
-            processes: Table::new(),
-            locations: Table::new(),
-            metrics: Table::new(),
-            call_sites: Table::new(),
+            libraries: IdTable::new(),
+            regions: IdTable::new(),
+            processes: IdTable::new(),
+            locations: IdTable::new(),
+            metrics: IdTable::new(),
+            call_sites: IdTable::new(),
             contexts: None,
             value_columns: None,
             values: HashMap::new(),
@@ -224,7 +224,7 @@ impl TraceWriter {
     /// Columns are defined before the first values.
     fn push_values(&mut self, batch: &ValueBatch) -> Result<(), Error> {
         if !self.values.contains_key(&batch.region) {
-            let columns = self.value_columns.iter().flat_map(Table::rows);
+            let columns = self.value_columns.iter().flat_map(IdTable::rows);
             let columns = columns.filter(|column| column.region == batch.region).cloned().collect();
             let name = self.regions.rows().find(|region| region.id == batch.region).map(values::folder_name);
             let name = name.unwrap_or_else(|| batch.region.0.to_string());
@@ -278,10 +278,10 @@ impl Sink for TraceWriter {
             }
             Definition::CallSite(site) => self.call_sites.put(site.id, site),
             Definition::Context(context) => {
-                self.contexts.get_or_insert_with(Table::new).put(context.id, context);
+                self.contexts.get_or_insert_with(IdTable::new).put(context.id, context);
             }
             Definition::ValueColumn(column) => {
-                let columns = self.value_columns.get_or_insert_with(Table::new);
+                let columns = self.value_columns.get_or_insert_with(IdTable::new);
                 columns.put((column.region, column.position), column);
             }
         }
@@ -304,7 +304,7 @@ impl Sink for TraceWriter {
 
     fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
         self.folding.give_up();
-        let profile = self.profile.get_or_insert_with(Table::new);
+        let profile = self.profile.get_or_insert_with(IdTable::new);
         for path in paths {
             profile.put((path.location, path.path), path);
         }
@@ -312,7 +312,7 @@ impl Sink for TraceWriter {
     }
 
     fn estimates(&mut self, estimates: &[Estimate]) -> Result<(), SinkError> {
-        let table = self.estimates.get_or_insert_with(Table::new);
+        let table = self.estimates.get_or_insert_with(IdTable::new);
         for estimate in estimates {
             table.put((estimate.location, estimate.region), estimate);
         }

@@ -12,13 +12,13 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use rtrace_exporters::{Destination, ExportError, Exported, FORMATS, Format, Selection, TraceSet, export};
+use rtrace_exporters::{Destination, ExportError, ExportFormat, Exported, FORMATS, Selection, TraceSet, export};
 use rtrace_model::{
     Call, CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, ExitPolicy, LibraryId, LocationId,
     Region, RegionId, Sink as _, SymbolName, Timestamp,
 };
 
-fn write(trace: &TraceSet, format: &Format, selection: &Selection, path: &Path) -> Result<Exported, ExportError> {
+fn write(trace: &TraceSet, format: &ExportFormat, selection: &Selection, path: &Path) -> Result<Exported, ExportError> {
     let destination = Destination::Path { path: path.to_owned(), force: false, owner: None };
     export(trace, format, selection, &destination, &|part| assert!((0.0..=1.0).contains(&part)))
 }
@@ -42,7 +42,7 @@ fn every_format_has_its_golden_file() {
 
 #[test]
 fn names_and_extensions_are_unique() {
-    let unique = |of: fn(&Format) -> &str| FORMATS.iter().map(of).collect::<HashSet<_>>().len();
+    let unique = |of: fn(&ExportFormat) -> &str| FORMATS.iter().map(of).collect::<HashSet<_>>().len();
     assert_eq!(unique(|format| format.name), FORMATS.len());
     assert_eq!(unique(|format| format.extension), FORMATS.len());
 }

@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use rtrace_code::arrival::{Arrival, Keeps, arrival};
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
-use rtrace_plan::{LibrarySource, Options, Plan, plan};
+use rtrace_plan::{LibrarySource, Plan, PlanOptions, plan};
 use rtrace_symbolizer::Image;
 
 const FIRST: RegionId = RegionId(7);
@@ -39,7 +39,7 @@ fn arrives(code: &[u8], emulated: Emulation) {
 
 fn check(image: &Image, bytes: &[u8], exit: ExitPolicy, emulated: Emulation) {
     let Some(source) = source(bytes) else { return };
-    let options = Options { exit, emulated, stubs: true, ..Options::default() };
+    let options = PlanOptions { exit, emulated, stubs: true, ..PlanOptions::default() };
     let Plan { libraries } = plan(&[source], &options, FIRST);
     let regions = &libraries[0].regions;
     assert!(regions.is_sorted_by(|a, b| a.region.file_offset < b.region.file_offset));

@@ -9,9 +9,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use rtrace_signatures::{
-    Asked, Book, Known, MOST_OPS, MOST_VALUE_WORDS, Program, Request, Subject,
-};
+use rtrace_signatures::{Asked, Book, FetchProgram, Lookup, MOST_OPS, MOST_VALUE_WORDS, Request, TracedLibrary};
 use rtrace_symbolizer::Image;
 
 /// A library that defines nothing: of it, tables alone speak.
@@ -62,10 +60,10 @@ fn debug_information(bytes: &[u8]) {
 
 fn ask(book: &Book, path: &Path, image: &Image, asked: &[Asked]) {
     let callers = [path.to_owned()];
-    let subject = Subject { path, open: path, image, callers: &callers };
+    let subject = TracedLibrary { path, open: path, image, callers: &callers };
     let Ok(known) = book.of_library(&subject, asked) else { return };
     for known in known {
-        if let Known::Signature(signature, program) = known {
+        if let Lookup::Signature(signature, program) = known {
             assert_eq!(signature.columns.len(), program.columns.len());
             assert_eq!(signature.metrics.len(), program.metrics.len());
             check(&program);
@@ -74,7 +72,7 @@ fn ask(book: &Book, path: &Path, image: &Image, asked: &[Asked]) {
 }
 
 /// Each word is written before it is read, and there are not too many.
-fn check(program: &Program) {
+fn check(program: &FetchProgram) {
     assert!(program.fetches.len() <= MOST_OPS && usize::from(program.words) <= MOST_VALUE_WORDS);
     assert!(program.fetches.is_sorted_by_key(|fetch| fetch.op.at));
     let mut written = [false; MOST_VALUE_WORDS];

@@ -4,23 +4,23 @@
 
 /// The unit of one value of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unit {
+pub struct CounterUnit {
     /// The unit without a prefix.
     pub name: &'static str,
     /// One count is ten to this power of it.
     pub exponent: i32,
 }
 
-impl Unit {
+impl CounterUnit {
     /// Plain numbers.
-    pub const COUNT: Unit = Unit { name: "#", exponent: 0 };
+    pub const COUNT: CounterUnit = CounterUnit { name: "#", exponent: 0 };
     /// Nanoseconds.
-    pub const NANOSECONDS: Unit = Unit { name: "s", exponent: -9 };
+    pub const NANOSECONDS: CounterUnit = CounterUnit { name: "s", exponent: -9 };
 }
 
 /// Where a counter is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum CounterSource {
     /// What the kernel knows of every thread.
     Kernel(KernelCount),
     /// A performance event of the kernel.
@@ -73,7 +73,7 @@ pub enum Hardware {
 
 /// A counter with a name of its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct NamedCounter {
     /// Its name.
     pub name: &'static str,
     /// Another name.
@@ -81,40 +81,40 @@ pub struct Known {
     /// What it counts, for people.
     pub what: &'static str,
     /// In which unit.
-    pub unit: Unit,
+    pub unit: CounterUnit,
     /// Where it is read.
-    pub source: Source,
+    pub source: CounterSource,
 }
 
 /// The counter of that name or alias.
-pub fn find(name: &str) -> Option<&'static Known> {
+pub fn find(name: &str) -> Option<&'static NamedCounter> {
     TABLE.iter().find(|known| known.name == name || known.alias == Some(name))
 }
 
-const fn kernel(name: &'static str, what: &'static str, count: KernelCount) -> Known {
-    Known { name, alias: None, what, unit: Unit::COUNT, source: Source::Kernel(count) }
+const fn kernel(name: &'static str, what: &'static str, count: KernelCount) -> NamedCounter {
+    NamedCounter { name, alias: None, what, unit: CounterUnit::COUNT, source: CounterSource::Kernel(count) }
 }
 
-const fn software(name: &'static str, what: &'static str, event: Software) -> Known {
-    Known { name, alias: None, what, unit: Unit::COUNT, source: Source::Software(event) }
+const fn software(name: &'static str, what: &'static str, event: Software) -> NamedCounter {
+    NamedCounter { name, alias: None, what, unit: CounterUnit::COUNT, source: CounterSource::Software(event) }
 }
 
-const fn hardware(name: &'static str, what: &'static str, event: Hardware) -> Known {
-    Known { name, alias: None, what, unit: Unit::COUNT, source: Source::Hardware(event) }
+const fn hardware(name: &'static str, what: &'static str, event: Hardware) -> NamedCounter {
+    NamedCounter { name, alias: None, what, unit: CounterUnit::COUNT, source: CounterSource::Hardware(event) }
 }
 
-impl Known {
-    const fn or(self, alias: &'static str) -> Known {
-        Known { alias: Some(alias), ..self }
+impl NamedCounter {
+    const fn or(self, alias: &'static str) -> NamedCounter {
+        NamedCounter { alias: Some(alias), ..self }
     }
 
-    const fn in_nanoseconds(self) -> Known {
-        Known { unit: Unit::NANOSECONDS, ..self }
+    const fn in_nanoseconds(self) -> NamedCounter {
+        NamedCounter { unit: CounterUnit::NANOSECONDS, ..self }
     }
 }
 
 /// All of them.
-pub const TABLE: &[Known] = &[
+pub const TABLE: &[NamedCounter] = &[
     kernel("task-clock", "time on a CPU", KernelCount::CpuTime).in_nanoseconds(),
     kernel("page-faults", "page faults", KernelCount::PageFaults).or("faults"),
     kernel("minor-faults", "page faults without disk access", KernelCount::MinorFaults),

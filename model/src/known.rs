@@ -6,13 +6,13 @@ use std::sync::LazyLock;
 
 /// What is known about one thing.
 #[derive(Default)]
-struct Facts {
+struct KnownFacts {
     by_name: HashMap<&'static str, &'static str>,
     by_prefix: Vec<(&'static str, &'static str)>,
 }
 
-static TABLE: LazyLock<HashMap<&str, Facts>> = LazyLock::new(|| {
-    let mut table: HashMap<&str, Facts> = HashMap::new();
+static TABLE: LazyLock<HashMap<&str, KnownFacts>> = LazyLock::new(|| {
+    let mut table: HashMap<&str, KnownFacts> = HashMap::new();
     let lines = include_str!("known.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let (mut about, mut fact) = ("", "");
     for line in lines {
@@ -59,7 +59,7 @@ mod tests {
             }
         }
         assert_eq!(TABLE.len(), 3);
-        let of_waits = |facts: &Facts| {
+        let of_waits = |facts: &KnownFacts| {
             facts
                 .by_name
                 .values()

@@ -10,10 +10,10 @@ pub const FEW_DURATIONS: usize = 512;
 
 /// Durations in nanoseconds, as a distribution.
 #[derive(Clone, Debug)]
-pub struct Latency(Durations);
+pub struct Latency(DurationList);
 
 #[derive(Clone, Debug)]
-enum Durations {
+enum DurationList {
     Listed {
         /// As they are; all of them, unless some are counted.
         fresh: Vec<u64>,
@@ -26,7 +26,7 @@ enum Durations {
 
 impl Default for Latency {
     fn default() -> Latency {
-        Latency(Durations::Listed { fresh: Vec::new(), counted: Vec::new() })
+        Latency(DurationList::Listed { fresh: Vec::new(), counted: Vec::new() })
     }
 }
 
@@ -34,7 +34,7 @@ impl Latency {
     /// Adds a duration.
     pub fn record(&mut self, duration: u64) {
         match &mut self.0 {
-            Durations::Listed { fresh, counted } => {
+            DurationList::Listed { fresh, counted } => {
                 // The more there are, the more are counted at once: going through them costs as much for one as for all.
                 if fresh.len() == FEW_DURATIONS.max(counted.len()) {
                     let fresh = std::mem::take(fresh);
@@ -42,7 +42,7 @@ impl Latency {
                 }
                 fresh.push(duration);
             }
-            Durations::Folded(buckets) => buckets[histogram_bucket(duration)] += 1,
+            DurationList::Folded(buckets) => buckets[histogram_bucket(duration)] += 1,
         }
     }
 
@@ -51,7 +51,7 @@ impl Latency {
         if !self.is_folded() {
             *self = self.folded();
         }
-        if let Durations::Folded(buckets) = &mut self.0 {
+        if let DurationList::Folded(buckets) = &mut self.0 {
             buckets.iter_mut().zip(histogram).for_each(|(sum, calls)| *sum += calls);
         }
     }
@@ -60,7 +60,7 @@ impl Latency {
     /// recording them one by one.
     pub fn record_counted(&mut self, durations: &[(u64, u64)]) {
         match &mut self.0 {
-            Durations::Listed { fresh, counted } => {
+            DurationList::Listed { fresh, counted } => {
                 let calls: u64 = durations.iter().map(|&(_, calls)| calls).sum();
                 if counted.is_empty() && fresh.len() as u64 + calls <= FEW_DURATIONS as u64 {
                     fresh.extend(durations.iter().flat_map(|&(duration, calls)| (0..calls).map(move |_| duration)));
@@ -68,7 +68,7 @@ impl Latency {
                     add(counted, durations.iter().copied());
                 }
             }
-            Durations::Folded(buckets) => {
+            DurationList::Folded(buckets) => {
                 durations.iter().for_each(|&(duration, calls)| buckets[histogram_bucket(duration)] += calls);
             }
         }
@@ -77,33 +77,33 @@ impl Latency {
     /// Adds the durations of another.
     pub fn merge(&mut self, other: &Latency) {
         match &other.0 {
-            Durations::Listed { fresh, counted } => {
+            DurationList::Listed { fresh, counted } => {
                 if !counted.is_empty() {
                     self.record_counted(counted);
                 }
                 fresh.iter().for_each(|&duration| self.record(duration));
             }
-            Durations::Folded(buckets) => self.record_folded(buckets),
+            DurationList::Folded(buckets) => self.record_folded(buckets),
         }
     }
 
     /// The same durations, folded.
     pub fn folded(&self) -> Latency {
-        let mut folded = Latency(Durations::Folded(Box::new([0; HISTOGRAM_BUCKETS])));
+        let mut folded = Latency(DurationList::Folded(Box::new([0; HISTOGRAM_BUCKETS])));
         folded.merge(self);
         folded
     }
 
     /// Whether percentiles are upper bounds.
     pub fn is_folded(&self) -> bool {
-        matches!(self.0, Durations::Folded(_))
+        matches!(self.0, DurationList::Folded(_))
     }
 
     /// Numbers of 8 bytes that it keeps.
     pub fn numbers(&self) -> usize {
         match &self.0 {
-            Durations::Listed { fresh, counted } => fresh.len() + 2 * counted.len(),
-            Durations::Folded(buckets) => buckets.len(),
+            DurationList::Listed { fresh, counted } => fresh.len() + 2 * counted.len(),
+            DurationList::Folded(buckets) => buckets.len(),
         }
     }
 
@@ -117,7 +117,7 @@ impl Latency {
             below += calls;
             below >= rank
         })?;
-        let is_rounded = matches!(&self.0, Durations::Listed { counted, .. } if !counted.is_empty());
+        let is_rounded = matches!(&self.0, DurationList::Listed { counted, .. } if !counted.is_empty());
         Some(if is_rounded { duration | ((1 << dropped_bits(duration)) - 1) } else { duration })
     }
 
@@ -134,13 +134,13 @@ impl Latency {
     /// as [`three_digits`] gives them, and of folded ones the longest of a bucket.
     pub fn listed(&self) -> Vec<(u64, u64)> {
         match &self.0 {
-            Durations::Listed { fresh, counted } if counted.is_empty() => grouped(fresh.iter().map(|&one| (one, 1))),
-            Durations::Listed { fresh, counted } => {
+            DurationList::Listed { fresh, counted } if counted.is_empty() => grouped(fresh.iter().map(|&one| (one, 1))),
+            DurationList::Listed { fresh, counted } => {
                 let mut all = counted.clone();
                 add(&mut all, fresh.iter().map(|&duration| (duration, 1)));
                 all
             }
-            Durations::Folded(buckets) => {
+            DurationList::Folded(buckets) => {
                 let used = buckets.iter().enumerate().filter(|&(_, &calls)| calls > 0);
                 used.map(|(bucket, &calls)| (largest_in(bucket), calls)).collect()
             }

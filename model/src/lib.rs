@@ -78,7 +78,7 @@ pub use libraries::name_apart;
 pub use loss::{Loss, LossReason};
 pub use metric::{Base, Metric, Sample, Scope, Span, Tally};
 pub use overhead::{LEAST_CPU, Overhead};
-pub use probe::{Held, Jump, MOST_MOVED, MOST_WORDS, Step};
+pub use probe::{HeldBytes, Jump, MOST_MOVED, MOST_WORDS, Step};
 pub use profile::{Count, FoldedPath, HISTOGRAM_BUCKETS, PathDetail, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
 pub use summary::{Header, Percent, Rank, ReturnSites, Summary, Window};

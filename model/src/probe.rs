@@ -32,7 +32,7 @@ pub const MOST_MOVED: u32 = (1 << 14) - 1;
 
 /// Low bytes of a general register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldBytes {
     /// The number that the register has in instructions.
     pub register: u8,
     /// How many bytes.

@@ -16,6 +16,9 @@ use rustix::io::Errno;
 
 use crate::Error;
 
+/// A file by device and inode, as `stat` and the list of a process's mappings have them.
+pub type FileId = (u64, u64);
+
 /// What the kernel adds to the name of a file that was removed or replaced.
 const DELETED: &[u8] = b" (deleted)";
 

@@ -28,7 +28,7 @@ const MOST: u64 = 4 << 30;
 
 /// What is read of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum ReadBytes {
     /// What is loaded into memory, and all tables.
     Whole,
     /// Tables alone.
@@ -55,20 +55,20 @@ impl Contents {
     ///
     /// # Errors
     /// What the system says, or that it is too much.
-    pub(crate) fn read(file: &File, length: u64, reading: Reading) -> io::Result<Contents> {
+    pub(crate) fn read(file: &File, length: u64, reading: ReadBytes) -> io::Result<Contents> {
         let beginning = 0..BEGINNING;
         let mut wanted = vec![beginning];
         let mut contents = Contents::parts(file, length, &wanted)?;
         wanted.extend(contents.headers());
         contents = Contents::parts(file, length, &wanted)?;
         wanted.extend(contents.segments(reading));
-        if reading == Reading::Linkage {
+        if reading == ReadBytes::Linkage {
             return Contents::parts(file, length, &wanted);
         }
         wanted.extend(contents.section_names());
         contents = Contents::parts(file, length, &wanted)?;
         wanted.extend(contents.sections(reading));
-        if reading == Reading::Whole {
+        if reading == ReadBytes::Whole {
             wanted.extend(contents.loaded());
         }
         Contents::parts(file, length, &wanted)
@@ -159,11 +159,11 @@ impl Contents {
     }
 
     /// Segments that are no code and no data of the program.
-    fn segments(&self, reading: Reading) -> Vec<Range<u64>> {
+    fn segments(&self, reading: ReadBytes) -> Vec<Range<u64>> {
         let headers = self.header().and_then(|header| header.program_headers(ENDIAN, self).ok()).unwrap_or_default();
         let is_wanted = |kind| match kind {
             elf::PT_DYNAMIC | elf::PT_INTERP => true,
-            elf::PT_NOTE => reading != Reading::Linkage,
+            elf::PT_NOTE => reading != ReadBytes::Linkage,
             _ => false,
         };
         let wanted = headers.iter().filter(|header| is_wanted(header.p_type(ENDIAN)));
@@ -182,11 +182,11 @@ impl Contents {
     }
 
     /// The tables: of sections with any other bytes, only small ones.
-    fn sections(&self, reading: Reading) -> Vec<Range<u64>> {
+    fn sections(&self, reading: ReadBytes) -> Vec<Range<u64>> {
         let is_wanted = |section: &&SectionHeader64<LittleEndian>| match section.sh_type(ENDIAN) {
             elf::SHT_PROGBITS if section.sh_size(ENDIAN) > SMALL => {
                 let name = self.name_of(section);
-                name == b".eh_frame" || name == b".gnu_debugdata" && reading == Reading::Whole
+                name == b".eh_frame" || name == b".gnu_debugdata" && reading == ReadBytes::Whole
             }
             elf::SHT_NULL => false,
             _ => true,

@@ -14,7 +14,7 @@ use gimli::SectionId;
 use object::read::ReadCache;
 use object::{CompressionFormat, Object as _, ObjectSection as _};
 
-use crate::contents::{Contents, Reading};
+use crate::contents::{Contents, ReadBytes};
 use crate::symtab::SymbolTable;
 use crate::{Image, open_regular};
 
@@ -42,6 +42,12 @@ const SECTIONS: [SectionId; 12] = [
 /// The sections of one file.
 pub type Sections = gimli::DwarfSections<Vec<u8>>;
 
+/// Bytes of debug information, or of unwind tables.
+pub type Reader<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
+
+/// A unit of debug information.
+pub type DwarfUnit<'a> = gimli::Unit<Reader<'a>>;
+
 /// A file of which is read what is asked for.
 type Lazy<'a> = object::File<'a, &'a ReadCache<File>>;
 
@@ -57,6 +63,15 @@ pub struct DebugFile {
 }
 
 impl DebugFile {
+    /// What its sections contain.
+    pub fn dwarf(&self) -> gimli::Dwarf<Reader<'_>> {
+        let slice = |bytes| Reader::new(bytes, gimli::LittleEndian);
+        match &self.shared {
+            Some(shared) => self.sections.borrow_with_sup(shared, |bytes| slice(bytes)),
+            None => self.sections.borrow(|bytes| slice(bytes)),
+        }
+    }
+
     /// Finds the debug information of a file, which people know by `path` and which can be opened by `open`.
     #[must_use]
     pub fn find(path: &Path, open: &Path, image: &Image) -> Option<DebugFile> {
@@ -94,7 +109,7 @@ impl DebugFile {
 pub(crate) fn symbols(path: &Path, image: &Image) -> Option<Contents> {
     let read = |candidate: PathBuf| {
         let file = open_regular(&candidate).ok()?;
-        let contents = Contents::read(&file, file.metadata().ok()?.len(), Reading::Tables).ok()?;
+        let contents = Contents::read(&file, file.metadata().ok()?.len(), ReadBytes::Tables).ok()?;
         contents.has_symbols().then_some(contents)
     };
     files_of(path, image).find_map(read).or_else(|| unfolded(image.section(".gnu_debugdata")?.1))
@@ -102,15 +117,15 @@ pub(crate) fn symbols(path: &Path, image: &Image) -> Option<Contents> {
 
 /// The symbols that a file holds compressed (`MiniDebugInfo`).
 fn unfolded(mut compressed: &[u8]) -> Option<Contents> {
-    let mut bytes = Bounded(Vec::new());
+    let mut bytes = BoundedBuffer(Vec::new());
     lzma_rs::xz_decompress(&mut compressed, &mut bytes).ok()?;
     let contents = Contents::of(bytes.0);
     contents.has_symbols().then_some(contents)
 }
 
-struct Bounded(Vec<u8>);
+struct BoundedBuffer(Vec<u8>);
 
-impl io::Write for Bounded {
+impl io::Write for BoundedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > LARGEST_SYMBOLS {
             return Err(io::ErrorKind::FileTooLarge.into());

@@ -13,27 +13,28 @@ const RUST_HASH: usize = 16;
 
 /// What may tell a function from others of its name, by preference.
 #[derive(Clone, Copy)]
-enum Kind {
+enum Distinction {
     Version,
     Symbol,
     SourceFile,
     Offset,
 }
 
-impl Kind {
-    const ALL: [Kind; 4] = [Kind::Version, Kind::Symbol, Kind::SourceFile, Kind::Offset];
+impl Distinction {
+    const ALL: [Distinction; 4] =
+        [Distinction::Version, Distinction::Symbol, Distinction::SourceFile, Distinction::Offset];
 
     fn of(self, function: &Function, source_file: Option<&str>) -> Option<String> {
         let symbol = function.symbols.first()?;
         match self {
-            Kind::Version => symbol.version.as_ref().map(|_| symbol.version_mark()),
-            Kind::Symbol if symbol.name == function.name => None,
-            Kind::Symbol => match rust_hash(&symbol.name) {
+            Distinction::Version => symbol.version.as_ref().map(|_| symbol.version_mark()),
+            Distinction::Symbol if symbol.name == function.name => None,
+            Distinction::Symbol => match rust_hash(&symbol.name) {
                 Some(hash) => Some(format!(" [h{hash}]")),
                 None => (symbol.name.len() <= LONGEST_SYMBOL).then(|| format!(" [{}]", symbol.name)),
             },
-            Kind::SourceFile => source_file.map(|file| format!(" ({file})")),
-            Kind::Offset => Some(format!("@{:#x}", function.file_offset)),
+            Distinction::SourceFile => source_file.map(|file| format!(" ({file})")),
+            Distinction::Offset => Some(format!("@{:#x}", function.file_offset)),
         }
     }
 }
@@ -50,7 +51,7 @@ pub(crate) fn distinguish<'f>(mut functions: Vec<&mut Function>, source_file: im
         by_name.entry(function.name.clone()).or_default().push(place);
     }
     for mut same in by_name.into_values() {
-        for kind in Kind::ALL {
+        for kind in Distinction::ALL {
             let mut by_mark: HashMap<String, Vec<usize>> = HashMap::default();
             for place in same.drain(..) {
                 by_mark.entry(functions[place].mark.clone()).or_default().push(place);

@@ -27,7 +27,7 @@ const MAX_BUILD_ID: usize = 64;
 
 /// What other files find when they ask for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Definition<'a> {
+pub struct DynamicDefinition<'a> {
     /// The name as the linker knows it.
     pub name: &'a str,
     /// Its version, where it has one.
@@ -100,13 +100,13 @@ impl Image {
     }
 
     /// What `.dynsym` defines for other files, in its order; there are functions and variables.
-    pub fn definitions(&self) -> impl Iterator<Item = Definition<'_>> {
+    pub fn definitions(&self) -> impl Iterator<Item = DynamicDefinition<'_>> {
         let table = SymbolTable::dynamic(self).ok().flatten();
         table.into_iter().flat_map(|table| {
             let defined = table.entries().filter(|entry| entry.is_defined() && !entry.is_local());
             defined.filter_map(move |entry| {
                 let version = table.version(entry);
-                Some(Definition {
+                Some(DynamicDefinition {
                     name: str::from_utf8(table.name(entry)?).ok()?,
                     version: version.map(|version| version.name),
                     is_default: version.is_none_or(|version| version.is_default),

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use foldhash::{HashMap, HashSet};
 use rtrace_model::text_of;
 
-use crate::symtab::{Entry, SymbolTable};
+use crate::symtab::{SymbolEntry, SymbolTable};
 use crate::{Error, Function, Image, Symbol, demangle, distinct};
 
 /// Names may share their bytes in the file, so a small file can claim many long ones; all names
@@ -91,7 +91,7 @@ impl Image {
     pub fn exports(&self) -> Result<Exports, Error> {
         let mut collector = Collector::new(self);
         if let Some(table) = SymbolTable::dynamic(self)? {
-            let exported = |entry: &Entry| entry.is_defined() && !entry.is_local();
+            let exported = |entry: &SymbolEntry| entry.is_defined() && !entry.is_local();
             table.entries().filter(exported).for_each(|entry| collector.add(&table, entry));
         }
         let finds_none = collector.candidates.is_empty();
@@ -169,13 +169,13 @@ impl Function {
 }
 
 /// One name of one address, before they are put together.
-struct Candidate<'a> {
+struct NameCandidate<'a> {
     address: u64,
     size: u64,
     ifunc: bool,
     is_typed: bool,
     /// Orders the names of an address; the lowest is preferred.
-    rank: Rank,
+    rank: NameRank,
     name: String,
     version: Option<&'a str>,
     is_default: bool,
@@ -184,42 +184,42 @@ struct Candidate<'a> {
 /// People want the name that programs are linked to now and that they would write themselves:
 /// libc's `write` is a weak name of `__write`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
+struct NameRank {
     is_old_version: bool,
     is_reserved: bool,
-    binding: Binding,
+    binding: SymbolBinding,
     length: usize,
 }
 
 /// Whether it is the name behind which tools put functions of their own, as `PMPI_Send` is for `MPI_Send`: the other name
 /// with a `p` in front, which the same function has.
-fn is_profiling(name: &str, names: &[Candidate]) -> bool {
+fn is_profiling(name: &str, names: &[NameCandidate]) -> bool {
     let wrapped = name.strip_prefix(['p', 'P']);
     wrapped.is_some_and(|wrapped| names.iter().any(|other| other.name == wrapped))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Binding {
+enum SymbolBinding {
     Global,
     Weak,
     Local,
 }
 
-impl Binding {
-    fn of(entry: Entry) -> Binding {
+impl SymbolBinding {
+    fn of(entry: SymbolEntry) -> SymbolBinding {
         if entry.is_local() {
-            Binding::Local
+            SymbolBinding::Local
         } else if entry.is_weak() {
-            Binding::Weak
+            SymbolBinding::Weak
         } else {
-            Binding::Global
+            SymbolBinding::Global
         }
     }
 }
 
 struct Collector<'a> {
     image: &'a Image,
-    candidates: Vec<Candidate<'a>>,
+    candidates: Vec<NameCandidate<'a>>,
     refused: Vec<Refused>,
     /// Names that were met, so that `.symtab` does not repeat those of `.dynsym`.
     seen: HashSet<(u64, &'a [u8])>,
@@ -242,7 +242,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn add(&mut self, table: &SymbolTable<'a>, entry: Entry<'a>) {
+    fn add(&mut self, table: &SymbolTable<'a>, entry: SymbolEntry<'a>) {
         if !entry.is_function() && !self.may_be_function(entry) {
             return;
         }
@@ -275,20 +275,20 @@ impl<'a> Collector<'a> {
     }
 
     /// Takes a symbol of this name; with its version, and whether that is the default one.
-    fn take(&mut self, entry: Entry<'a>, name: String, version: Option<(&'a str, bool)>) {
+    fn take(&mut self, entry: SymbolEntry<'a>, name: String, version: Option<(&'a str, bool)>) {
         if let Some(reason) = self.refusal(&name, entry) {
             self.refused.push(Refused { name, reason });
             return;
         }
-        self.candidates.push(Candidate {
+        self.candidates.push(NameCandidate {
             address: entry.address(),
             size: entry.size(),
             ifunc: entry.is_ifunc(),
             is_typed: entry.is_function(),
-            rank: Rank {
+            rank: NameRank {
                 is_old_version: version.is_some_and(|(_, is_default)| !is_default),
                 is_reserved: name.starts_with('_'),
-                binding: Binding::of(entry),
+                binding: SymbolBinding::of(entry),
                 length: name.len(),
             },
             name,
@@ -299,11 +299,11 @@ impl<'a> Collector<'a> {
 
     /// Whether a symbol without a type may be meant for a function: other files can refer to it, and it
     /// lies in executable code.
-    fn may_be_function(&self, entry: Entry) -> bool {
+    fn may_be_function(&self, entry: SymbolEntry) -> bool {
         entry.is_untyped() && entry.is_visible() && self.image.code(entry.address(), 1).is_some()
     }
 
-    fn refusal(&self, name: &str, entry: Entry) -> Option<RefusedReason> {
+    fn refusal(&self, name: &str, entry: SymbolEntry) -> Option<RefusedReason> {
         if self.image.code(entry.address(), entry.size() as usize).is_none() {
             Some(RefusedReason::OutsideCode)
         } else if entry.size() == 0 && !entry.is_visible() {
@@ -317,7 +317,7 @@ impl<'a> Collector<'a> {
 
     fn finish(mut self) -> Exports {
         self.candidates.sort_by(|a, b| (a.address, a.rank, &a.name).cmp(&(b.address, b.rank, &b.name)));
-        let same_address = |a: &Candidate, b: &Candidate| a.address == b.address;
+        let same_address = |a: &NameCandidate, b: &NameCandidate| a.address == b.address;
         let (mut functions, mut untyped) = (Vec::new(), Vec::new());
         for names in self.candidates.chunk_by(same_address) {
             let is_typed = names.iter().any(|candidate| candidate.is_typed);
@@ -335,13 +335,13 @@ impl<'a> Collector<'a> {
 }
 
 /// Puts the names of one address together.
-fn function(image: &Image, names: &[Candidate]) -> Option<Function> {
+fn function(image: &Image, names: &[NameCandidate]) -> Option<Function> {
     // Sorted by preference.
-    let (profiling, others): (Vec<&Candidate>, Vec<&Candidate>) =
+    let (profiling, others): (Vec<&NameCandidate>, Vec<&NameCandidate>) =
         names.iter().partition(|candidate| is_profiling(&candidate.name, names));
-    let names: Vec<&Candidate> = others.into_iter().chain(profiling).collect();
+    let names: Vec<&NameCandidate> = others.into_iter().chain(profiling).collect();
     let preferred = names.first()?;
-    let symbol = |candidate: &&Candidate| {
+    let symbol = |candidate: &&NameCandidate| {
         let version = candidate.version.map(str::to_owned);
         Symbol { name: candidate.name.clone(), version, is_default: candidate.is_default }
     };

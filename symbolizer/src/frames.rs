@@ -10,9 +10,7 @@ use gimli::{
     LittleEndian, Pointer, Register, UnwindSection, X86_64,
 };
 
-use crate::Image;
-
-type Reader<'a> = gimli::EndianSlice<'a, LittleEndian>;
+use crate::{Image, Reader};
 
 /// Bytes of the length with which an entry begins.
 const LENGTH: usize = 4;

@@ -34,7 +34,7 @@ pub struct Resolved {
 ///
 /// `image` and `exports` are those of `module`. Modules that cannot be read count as without slots.
 pub fn resolve(pid: u32, module: &Module, image: &Image, exports: &Exports) -> Vec<Resolved> {
-    let Some(target) = Target::new(module, image, exports) else { return Vec::new() };
+    let Some(target) = IfuncModule::new(module, image, exports) else { return Vec::new() };
     let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else { return Vec::new() };
     let mut proven = BTreeSet::new();
     for user in modules::of_process(pid).unwrap_or_default() {
@@ -63,7 +63,7 @@ pub fn resolve(pid: u32, module: &Module, image: &Image, exports: &Exports) -> V
 }
 
 /// The module that defines the IFUNCs.
-struct Target<'a> {
+struct IfuncModule<'a> {
     image: &'a Image,
     exports: &'a Exports,
     bias: u64,
@@ -75,9 +75,9 @@ struct Target<'a> {
     stubs: Vec<Range<u64>>,
 }
 
-impl<'a> Target<'a> {
+impl<'a> IfuncModule<'a> {
     /// `None` if there is nothing to resolve, or `image` is not what the process maps.
-    fn new(module: &Module, image: &'a Image, exports: &'a Exports) -> Option<Target<'a>> {
+    fn new(module: &Module, image: &'a Image, exports: &'a Exports) -> Option<IfuncModule<'a>> {
         let mut by_name = HashMap::new();
         let mut by_resolver = HashMap::new();
         for (index, function) in exports.functions.iter().enumerate().filter(|(_, function)| function.ifunc) {
@@ -91,7 +91,7 @@ impl<'a> Target<'a> {
         if by_resolver.is_empty() {
             return None;
         }
-        Some(Target {
+        Some(IfuncModule {
             image,
             exports,
             bias: module.load_bias(image)?,

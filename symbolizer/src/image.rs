@@ -15,7 +15,7 @@ use object::read::ReadRef as _;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use rustix::fs::OFlags;
 
-use crate::contents::{Contents, Reading};
+use crate::contents::{Contents, ReadBytes};
 use crate::elf::{ENDIAN, Elf};
 use crate::{Error, Stamp};
 
@@ -62,7 +62,7 @@ impl Image {
     /// # Errors
     /// [`Error::Read`] when it cannot be read, [`Error::InFile`] when it is not what we need.
     pub fn open(path: &Path) -> Result<Image, Error> {
-        Image::read(path, Reading::Whole)
+        Image::read(path, ReadBytes::Whole)
     }
 
     /// As [`open`](Image::open), without code, constants and variables: it is not to be asked for any of these.
@@ -70,12 +70,12 @@ impl Image {
     /// # Errors
     /// As there.
     pub fn open_outline(path: &Path) -> Result<Image, Error> {
-        let outline = Image::read(path, Reading::Tables)?;
+        let outline = Image::read(path, ReadBytes::Tables)?;
         // Without sections its tables may stand anywhere.
         if outline.has_sections() { Ok(outline) } else { Image::open(path) }
     }
 
-    fn read(path: &Path, reading: Reading) -> Result<Image, Error> {
+    fn read(path: &Path, reading: ReadBytes) -> Result<Image, Error> {
         let look = || {
             let file = open_regular(path)?;
             // Before it is read: a change meanwhile makes another one of it.

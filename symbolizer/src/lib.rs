@@ -46,9 +46,9 @@ mod text_file;
 mod unwind;
 mod variables;
 
-pub use debug_file::{DebugFile, debug_files, debug_places};
+pub use debug_file::{DebugFile, DwarfUnit, Reader, debug_files, debug_places};
 pub use demangle::demangle;
-pub use dynamic::Definition;
+pub use dynamic::DynamicDefinition;
 pub use error::Error;
 pub use exports::{Exports, Refused, RefusedReason};
 pub use frames::FrameRange;

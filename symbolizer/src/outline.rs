@@ -7,7 +7,7 @@ use std::path::Path;
 use object::elf;
 
 use crate::Image;
-use crate::contents::{Contents, Reading};
+use crate::contents::{Contents, ReadBytes};
 use crate::image::open_regular;
 
 /// No file's name is longer, in bytes.
@@ -15,26 +15,26 @@ const MAX_SONAME: usize = 256;
 
 /// The `DT_SONAME` of the file at `path`, of which little more is read; `None` where it has none or cannot be read.
 pub fn soname(path: &Path) -> Option<String> {
-    Linkage::of(path)?.soname()
+    DynamicOutline::of(path)?.soname()
 }
 
 /// Whether the file at `path` is a program, as [`Image::is_executable`] says, of which little more is read; not if it
 /// cannot be read.
 pub fn is_executable(path: &Path) -> bool {
-    Linkage::of(path).is_some_and(|linkage| linkage.image.is_program(|| linkage.soname().is_some()))
+    DynamicOutline::of(path).is_some_and(|linkage| linkage.image.is_program(|| linkage.soname().is_some()))
 }
 
 /// A file of which only headers and the dynamic section were read.
-struct Linkage {
+struct DynamicOutline {
     file: File,
     image: Image,
 }
 
-impl Linkage {
-    fn of(path: &Path) -> Option<Linkage> {
+impl DynamicOutline {
+    fn of(path: &Path) -> Option<DynamicOutline> {
         let file = open_regular(path).ok()?;
-        let contents = Contents::read(&file, file.metadata().ok()?.len(), Reading::Linkage).ok()?;
-        Some(Linkage { file, image: Image::new(contents).ok()? })
+        let contents = Contents::read(&file, file.metadata().ok()?.len(), ReadBytes::Linkage).ok()?;
+        Some(DynamicOutline { file, image: Image::new(contents).ok()? })
     }
 
     fn soname(&self) -> Option<String> {

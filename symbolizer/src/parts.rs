@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 /// Parts of a file, by offsets in bytes, sorted.
-pub type Parts = Vec<Range<u64>>;
+pub type FileParts = Vec<Range<u64>>;
 
 /// The same parts, sorted, and those as one that overlap or touch.
-pub fn union(mut parts: Parts) -> Parts {
+pub fn union(mut parts: FileParts) -> FileParts {
     parts.sort_unstable_by_key(|part| part.start);
-    let mut union = Parts::with_capacity(parts.len());
+    let mut union = FileParts::with_capacity(parts.len());
     for part in parts {
         match union.last_mut() {
             Some(last) if part.start <= last.end => last.end = last.end.max(part.end),

@@ -11,13 +11,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use foldhash::{HashMap as FastMap, HashSet};
-use gimli::{AttributeValue, EndianSlice, LineRow, LittleEndian, Section as _};
+use gimli::{AttributeValue, LineRow, Section as _};
 
-use crate::{DebugFile, Image};
+use crate::{DebugFile, DwarfUnit, Image, Reader};
 
-type Reader<'a> = EndianSlice<'a, LittleEndian>;
 type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
-type Unit<'a> = gimli::Unit<Reader<'a>>;
 
 /// Longer paths are taken for damage, in bytes.
 const LONGEST_PATH: usize = 4096;
@@ -39,11 +37,7 @@ impl Sources {
     #[must_use]
     pub fn read(path: &Path, open: &Path, image: &Image, addresses: &HashSet<u64>) -> Option<Sources> {
         let debug = DebugFile::find(path, open, image)?;
-        let slice = |bytes| EndianSlice::new(bytes, LittleEndian);
-        let dwarf: Dwarf<'_> = match &debug.shared {
-            Some(shared) => debug.sections.borrow_with_sup(shared, |bytes| slice(bytes)),
-            None => debug.sections.borrow(|bytes| slice(bytes)),
-        };
+        let dwarf = debug.dwarf();
         let mut headers = Vec::new();
         let mut units = dwarf.units();
         while let Ok(Some(header)) = units.next() {
@@ -53,7 +47,7 @@ impl Sources {
         // The file's own head is at 0.
         let is_code = |address: u64| address > 0 && code.iter().any(|range| range.contains(&address));
         let next = AtomicUsize::new(0);
-        let tables = Tables { known: Mutex::default(), left: dwarf.debug_line.reader().len() * TABLES_TO_SECTION };
+        let tables = LineTables { known: Mutex::default(), left: dwarf.debug_line.reader().len() * TABLES_TO_SECTION };
         let work = || {
             let mut found = HashMap::<String, Vec<u64>>::new();
             while let Some(header) = headers.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -105,13 +99,13 @@ impl Sources {
 }
 
 /// The tables of lines that are read: each once, as units of types share those of others.
-struct Tables {
+struct LineTables {
     known: Mutex<(HashSet<usize>, usize)>,
     /// Bytes that may be read.
     left: usize,
 }
 
-impl Tables {
+impl LineTables {
     /// Whether a table is to be read now.
     fn take(&self, header: &gimli::LineProgramHeader<Reader<'_>>) -> bool {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,7 +121,7 @@ impl Tables {
 /// Notes the files of those of the addresses at which a row of the unit's table begins.
 fn scan(
     dwarf: &Dwarf<'_>,
-    unit: &Unit<'_>,
+    unit: &DwarfUnit<'_>,
     program: gimli::IncompleteLineProgram<Reader<'_>>,
     (addresses, is_code): (&HashSet<u64>, &impl Fn(u64) -> bool),
     found: &mut HashMap<String, Vec<u64>>,
@@ -163,7 +157,7 @@ fn scan(
 /// The whole path of the file that a row names.
 fn path_of(
     dwarf: &Dwarf<'_>,
-    unit: &Unit<'_>,
+    unit: &DwarfUnit<'_>,
     row: &LineRow,
     header: &gimli::LineProgramHeader<Reader<'_>>,
 ) -> Option<String> {
@@ -347,10 +341,10 @@ mod tests {
                 .copy_from_slice(&[18, 0, 0, 0, 4, 0, 10, 0, 0, 0, 1, 1, 1, 251, 14, 1, 0, 0, 0, 0, 0, 1]);
             bytes
         };
-        let tables = Tables { known: Mutex::default(), left: 40 };
+        let tables = LineTables { known: Mutex::default(), left: 40 };
         let take = |offset: usize| {
             let bytes = line(offset);
-            let section = gimli::DebugLine::new(&bytes, LittleEndian);
+            let section = gimli::DebugLine::new(&bytes, gimli::LittleEndian);
             tables.take(section.program(gimli::DebugLineOffset(offset), 8, None, None).unwrap().header())
         };
         assert_eq!([take(0), take(0), take(30), take(60)], [true, false, true, false]);

@@ -30,7 +30,7 @@ pub(crate) struct SymbolTable<'a> {
 
 /// One entry of a symbol table, with its place in it.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct SymbolEntry<'a> {
     index: usize,
     symbol: &'a Sym64<LittleEndian>,
 }
@@ -91,32 +91,32 @@ impl<'a> SymbolTable<'a> {
         Ok(Some(SymbolTable { symbols, strings, versions: Versions::default() }))
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
-        self.symbols.iter().enumerate().map(|(index, symbol)| Entry { index, symbol })
+    pub(crate) fn entries(&self) -> impl Iterator<Item = SymbolEntry<'a>> + use<'a> {
+        self.symbols.iter().enumerate().map(|(index, symbol)| SymbolEntry { index, symbol })
     }
 
-    pub(crate) fn entry(&self, index: SymbolIndex) -> Option<Entry<'a>> {
-        self.symbols.get(index.0).map(|symbol| Entry { index: index.0, symbol })
+    pub(crate) fn entry(&self, index: SymbolIndex) -> Option<SymbolEntry<'a>> {
+        self.symbols.get(index.0).map(|symbol| SymbolEntry { index: index.0, symbol })
     }
 
-    pub(crate) fn name(&self, entry: Entry<'a>) -> Option<&'a [u8]> {
+    pub(crate) fn name(&self, entry: SymbolEntry<'a>) -> Option<&'a [u8]> {
         string_at(self.strings, u64::from(entry.symbol.st_name(ENDIAN)))
     }
 
     /// A name that is too long to be taken whole: its beginning, and what tells it from others.
-    pub(crate) fn cut_name(&self, entry: Entry<'a>) -> Option<String> {
+    pub(crate) fn cut_name(&self, entry: SymbolEntry<'a>) -> Option<String> {
         let offset = entry.symbol.st_name(ENDIAN);
         let name = self.strings.get(offset as usize..)?.get(..KEPT_OF_NAME)?;
         let is_cut = offset > 0 && !name.contains(&0);
         is_cut.then(|| format!("{}…{offset:x}", String::from_utf8_lossy(name)))
     }
 
-    pub(crate) fn version(&self, entry: Entry<'a>) -> Option<Version<'a>> {
+    pub(crate) fn version(&self, entry: SymbolEntry<'a>) -> Option<Version<'a>> {
         self.versions.of(entry.index)
     }
 }
 
-impl Entry<'_> {
+impl SymbolEntry<'_> {
     pub(crate) fn is_function(self) -> bool {
         matches!(self.symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC)
     }

@@ -12,9 +12,7 @@ use gimli::{
 };
 use rtrace_model::{CallerFrame, CallerStack, UnwindRule};
 
-use crate::Image;
-
-type Reader<'a> = gimli::EndianSlice<'a, LittleEndian>;
+use crate::{Image, Reader};
 
 const ENCODING: Encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 4 };
 
@@ -23,7 +21,7 @@ const RETURN_ADDRESS: i64 = -8;
 
 /// An entry that describes the frames of a range of code.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct FrameEntry {
     start: u64,
     end: u64,
     /// Its place in the section.
@@ -38,7 +36,7 @@ pub struct UnwindTables {
     address: u64,
     section: Vec<u8>,
     /// By start.
-    entries: Vec<Entry>,
+    entries: Vec<FrameEntry>,
 }
 
 impl UnwindTables {
@@ -87,7 +85,7 @@ fn section_of(address: u64, section: &[u8]) -> (EhFrame<Reader<'_>>, BaseAddress
 }
 
 /// The entries of a section, each read once.
-fn entries(address: u64, section: &[u8]) -> Vec<Entry> {
+fn entries(address: u64, section: &[u8]) -> Vec<FrameEntry> {
     let (frame, bases) = section_of(address, section);
     let mut common: HashMap<usize, CommonInformationEntry<Reader<'_>>> = HashMap::new();
     let (mut found, mut all) = (Vec::new(), frame.entries(&bases));
@@ -101,7 +99,7 @@ fn entries(address: u64, section: &[u8]) -> Vec<Entry> {
                 let Ok(fde) = partial.parse(|_, _, _| Ok(cie.clone())) else { continue };
                 let start = fde.initial_address();
                 let end = start.saturating_add(fde.len());
-                found.push(Entry { start, end, offset: fde.offset() });
+                found.push(FrameEntry { start, end, offset: fde.offset() });
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use object::elf::{STT_COMMON, STT_OBJECT, STT_TLS};
 
-use crate::symtab::{Entry, SymbolTable};
+use crate::symtab::{SymbolEntry, SymbolTable};
 use crate::{Error, Image, demangle};
 
 /// A variable at one address.
@@ -45,7 +45,7 @@ impl Image {
     }
 }
 
-fn is_variable(entry: Entry<'_>) -> bool {
+fn is_variable(entry: SymbolEntry<'_>) -> bool {
     entry.is_defined() && matches!(entry.kind(), STT_OBJECT | STT_COMMON | STT_TLS)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use rtrace::guard::Guard;
-use rtrace::session::{Found, Options, Program};
+use rtrace::session::{FoundTarget, Options, TracedProgram};
 use rtrace_exporters::TraceWriter;
 
 fn main() -> anyhow::Result<()> {
@@ -13,7 +13,7 @@ fn main() -> anyhow::Result<()> {
     let guard = Guard::start()?;
     let options = Options { libraries: vec!["libc.so".to_owned()], ..Options::default() };
     let command = ["gzip", "--version"].map(OsString::from);
-    let found = Found::find(&guard, &options, Program::Command(&command))?;
+    let found = FoundTarget::find(&guard, &options, TracedProgram::Command(&command))?;
     let ready = found.plan()?.start()?;
     let writer = TraceWriter::create(Path::new("gzip.rtrace"), None)?;
     let mut started = None;

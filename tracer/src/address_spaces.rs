@@ -12,25 +12,25 @@ use rtrace_symbolizer::modules::{self, Module};
 use crate::mapping_history::MappingHistory;
 
 /// The files of a space.
-type Files = Arc<[Module]>;
+type SpaceFiles = Arc<[Module]>;
 
 /// The address spaces of the traced processes, by their numbers: an exec makes another one.
 #[derive(Default)]
 pub struct AddressSpaces {
-    known: HashMap<u32, Files>,
+    known: HashMap<u32, SpaceFiles>,
     /// Those that were read since they may have changed.
     fresh: HashSet<u32>,
     /// Of how many forgotten spaces this thread knows.
     forgotten: u64,
     history: MappingHistory,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedSpaces>>,
 }
 
 /// What any thread knows.
 #[derive(Default)]
-struct Shared {
+struct SharedSpaces {
     /// The spaces as they were seen last.
-    files: HashMap<u32, Files>,
+    files: HashMap<u32, SpaceFiles>,
     /// How often a space was forgotten.
     forgotten: u64,
 }
@@ -98,7 +98,7 @@ impl AddressSpaces {
             if !self.has(space, address)
                 && let Ok(files) = modules::of_process(pid)
             {
-                let files = Files::from(files);
+                let files = SpaceFiles::from(files);
                 self.shared().files.insert(space, Arc::clone(&files));
                 self.learn(space, files, &mut met);
             }
@@ -124,14 +124,14 @@ impl AddressSpaces {
         self.known.get(&space).is_some_and(|files| find(files, address).is_some())
     }
 
-    fn learn(&mut self, space: u32, files: Files, met: &mut impl FnMut(&[Module])) {
+    fn learn(&mut self, space: u32, files: SpaceFiles, met: &mut impl FnMut(&[Module])) {
         if !self.known.get(&space).is_some_and(|known| Arc::ptr_eq(known, &files)) {
             met(&files);
             self.known.insert(space, files);
         }
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, SharedSpaces> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use foldhash::HashMap;
 use rtrace_code::instruction::{self, LONGEST};
 use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::Module;
-use rtrace_symbolizer::parts::{Parts, union};
+use rtrace_symbolizer::parts::{FileParts, union};
 use rtrace_symbolizer::{Error, Image};
 
 use crate::privilege;
@@ -29,10 +29,10 @@ const LONG_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// Where the code of files differs in processes from what the files hold, by device and inode. Breakpoints do not
 /// count, unless the program may have set them for itself: the kernel would take them out with a probe.
 /// What cannot be read, because a process ends or changes meanwhile, is taken for unchanged.
-pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u64, u64), Parts> {
-    let mut altered = HashMap::<(u64, u64), Parts>::default();
+pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u64, u64), FileParts> {
+    let mut altered = HashMap::<(u64, u64), FileParts>::default();
     for module in modules {
-        let (Ok(code), Ok(file)) = (Code::of(module.pid), File::open(module.open_path())) else { continue };
+        let (Ok(code), Ok(file)) = (ProcessMemory::of(module.pid), File::open(module.open_path())) else { continue };
         let executable = module.mappings.iter().filter(|mapping| mapping.executable);
         let differences = executable.flat_map(|mapping| code.differences(mapping, &file));
         let handles_breakpoints = LazyCell::new(|| privilege::handles_breakpoints(module.pid));
@@ -53,14 +53,14 @@ pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u6
 
 /// Where a process executes something else in the place of this file's code: a copy in huge pages, for instance,
 /// where the kernel takes no probes.
-pub fn moved(module: &Module, image: &Image) -> Parts {
-    let Ok(space) = AddressSpace::of(module.pid) else { return Parts::new() };
+pub fn moved(module: &Module, image: &Image) -> FileParts {
+    let Ok(space) = AddressSpace::of(module.pid) else { return FileParts::new() };
     // By the file and not by the mappings that were seen before: a library that is being loaded gets more of them.
     let was_seen = |area: &Area<'_>| module.mappings.iter().any(|mapping| mapping.start == area.mapping.start);
-    let Some(file) = space.areas().filter(was_seen).find_map(|area| area.file) else { return Parts::new() };
+    let Some(file) = space.areas().filter(was_seen).find_map(|area| area.file) else { return FileParts::new() };
     let executable = space.areas().filter(|area| area.mapping.executable);
     let others: Vec<Mapping> = executable.filter(|area| area.file != Some(file)).map(|area| area.mapping).collect();
-    let mut moved = Parts::new();
+    let mut moved = FileParts::new();
     for bias in module.load_biases(image) {
         for code in image.executable_ranges() {
             let (start, end) = (code.start.wrapping_add(bias), code.end.wrapping_add(bias));
@@ -100,14 +100,14 @@ impl Spot {
 }
 
 /// A part of a file, as it is in a process and as it is stored.
-struct Part {
+struct FilePart {
     /// Where it begins, in bytes.
     begin: u64,
     live: Vec<u8>,
     stored: Vec<u8>,
 }
 
-impl Part {
+impl FilePart {
     /// Whether there is a breakpoint, and nothing was written in front of it or into its instruction but breakpoints.
     fn leads_to(&self, spot: &Spot) -> bool {
         self.is_as_stored(spot) && self.has_probe(self.at(spot.site))
@@ -150,22 +150,22 @@ impl Part {
 }
 
 /// The memory of a process.
-pub struct Code {
+pub struct ProcessMemory {
     memory: File,
     pages: File,
 }
 
-impl Code {
+impl ProcessMemory {
     /// That of this process.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn of(pid: u32) -> Result<Code, Error> {
+    pub fn of(pid: u32) -> Result<ProcessMemory, Error> {
         let open = |name: &str| {
             let path = PathBuf::from(format!("/proc/{pid}/{name}"));
             File::open(&path).map_err(|source| Error::Read { path, source })
         };
-        Ok(Code { memory: open("mem")?, pages: open("pagemap")? })
+        Ok(ProcessMemory { memory: open("mem")?, pages: open("pagemap")? })
     }
 
     /// Where `mapping` differs from `file`. What cannot be read, because the process changes meanwhile, does not.
@@ -199,7 +199,7 @@ impl Code {
     }
 
     /// Shows those of these probes, sorted by their sites, that are in `mapping` of `file` and can be read, page by page.
-    fn look_at(&self, mapping: &Mapping, file: &File, spots: &[Spot], mut show: impl FnMut(&Part, &[Spot])) {
+    fn look_at(&self, mapping: &Mapping, file: &File, spots: &[Spot], mut show: impl FnMut(&FilePart, &[Spot])) {
         let end = mapping.offset + mapping.length();
         let mapped =
             spots.partition_point(|spot| spot.site < mapping.offset)..spots.partition_point(|spot| spot.site < end);
@@ -213,14 +213,14 @@ impl Code {
     }
 
     /// This part of `file` as `mapping` has it, with the rest of its last instruction; `None` if it cannot be read.
-    fn part(&self, mapping: &Mapping, file: &File, begin: u64, end: u64) -> Option<Part> {
+    fn part(&self, mapping: &Mapping, file: &File, begin: u64, end: u64) -> Option<FilePart> {
         let end = (end + LONGEST as u64).min(mapping.offset + mapping.length());
         let mut live = vec![0; usize::try_from(end.checked_sub(begin)?).ok()?];
         self.memory.read_exact_at(&mut live, mapping.start + (begin - mapping.offset)).ok()?;
         let mut stored = live.clone();
         // The last page of a file is not a whole one; what cannot be read is taken for unchanged.
         let _ = file.read_at(&mut stored, begin);
-        Some(Part { begin, live, stored })
+        Some(FilePart { begin, live, stored })
     }
 
     /// Those of these probes, sorted by their sites, whose code in `mapping` of `file` is not the file's any more: a probe
@@ -273,7 +273,7 @@ mod tests {
             let mut live = stored.clone();
             live[8] = BREAKPOINT;
             changes.iter().for_each(|&(at, byte)| live[at] = byte);
-            Part { begin: 100, live, stored: stored.clone() }.leads_to(&Spot { entry, site: 108 })
+            FilePart { begin: 100, live, stored: stored.clone() }.leads_to(&Spot { entry, site: 108 })
         };
         assert!(leads(&[], 100));
         assert!(leads(&[(9, 0xe9)], 100), "behind the instruction with the probe");
@@ -295,7 +295,7 @@ mod tests {
             let mut live = stored.clone();
             live[6] = BREAKPOINT;
             changes.iter().for_each(|&(at, byte)| live[at] = byte);
-            let part = Part { begin: 100, live, stored: stored.clone() };
+            let part = FilePart { begin: 100, live, stored: stored.clone() };
             (part.has_probe(6), part.is_as_stored(&Spot::at(106)))
         };
         assert_eq!(look(&[]), (true, true));

@@ -24,7 +24,7 @@ use rtrace_symbolizer::lines::Lines;
 use crate::altered::Spot;
 use crate::host;
 use crate::pinned::Pinned;
-use crate::presence::{Absent, Presence, Process};
+use crate::presence::{Absent, Presence, ProcessCode};
 use crate::stubs::Stubs;
 
 /// Links of regions that can be throttled, at the most. To place one takes the kernel a millisecond, and to close many takes
@@ -235,7 +235,7 @@ impl Attachment {
     /// # Errors
     /// The first of these.
     pub fn check(&self, pids: &[u32]) -> Result<(), Absent> {
-        for process in pids.iter().filter_map(|&pid| Process::of(pid)) {
+        for process in pids.iter().filter_map(|&pid| ProcessCode::of(pid)) {
             let mut files: BTreeMap<(u64, u64), (&Placed, Vec<Spot>)> = BTreeMap::new();
             for placed in &self.placed {
                 let Some(id) = placed.file_id() else { continue };
@@ -351,7 +351,7 @@ pub fn attach(
                 true => None,
                 false => {
                     let file_offset = stubs?.offset(planned.region.id)?;
-                    Some(plan::Site {
+                    Some(plan::EntrySite {
                         file_offset,
                         cost: SiteCost::Emulated,
                         words: 0,
@@ -398,8 +398,8 @@ pub fn place_again(programs: &Programs, pids: &[u32], regions: &[&Throttleable])
 }
 
 /// A site with its cookie, which also tells what our program does in the kernel's place.
-fn site(planned: plan::Site, cookie: u64) -> Site {
-    let plan::Site { file_offset, cost, words, .. } = planned;
+fn site(planned: plan::EntrySite, cookie: u64) -> Site {
+    let plan::EntrySite { file_offset, cost, words, .. } = planned;
     let cookie = match cost {
         SiteCost::BpfEmulated(step) => step_cookie(cookie, step, file_offset),
         SiteCost::Emulated | SiteCost::SingleStep => deep_cookie(cookie, words),
@@ -470,7 +470,7 @@ impl Placing<'_> {
     }
 
     /// Places the sites in the stubs' file. A stub without a probe would hide calls, so all are placed.
-    fn stubs(&mut self, stub_of: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> Result<(), Error> {
+    fn stubs(&mut self, stub_of: impl Fn(&PlannedRegion) -> Option<plan::EntrySite>) -> Result<(), Error> {
         let of_stub = |(region, site): RegionSite| (region, Site { cookie: stub_cookie(site.cookie), ..site });
         let sites: Vec<RegionSite> = self.sites(&stub_of).into_iter().map(of_stub).collect();
         if !sites.is_empty() {
@@ -481,7 +481,7 @@ impl Placing<'_> {
     }
 
     /// The sites at which calls enter, where each region has one.
-    fn sites(&self, entry: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> Vec<RegionSite> {
+    fn sites(&self, entry: impl Fn(&PlannedRegion) -> Option<plan::EntrySite>) -> Vec<RegionSite> {
         let site = |&planned: &&PlannedRegion| Some((planned.region.id, site(entry(planned)?, cookie(planned))));
         self.regions.iter().filter_map(site).collect()
     }

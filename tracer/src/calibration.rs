@@ -10,7 +10,7 @@ pub fn calibrate(programs: &Programs, steps: bool) -> Vec<CallCost> {
     programs.calibrate(steps).unwrap_or_default().iter().map(cost).collect()
 }
 
-fn cost(cost: &rtrace_bpf::CallCost) -> CallCost {
+fn cost(cost: &rtrace_bpf::MeasuredCost) -> CallCost {
     CallCost {
         single_stepped: cost.single_stepped,
         written: cost.written,

@@ -25,17 +25,15 @@ use rtrace_code::parallel;
 use rtrace_code::tails::Tails;
 use rtrace_model::ExitPolicy;
 use rtrace_plan::{Capture, PlannedLibrary, PlannedRegion};
+use rtrace_symbolizer::address_space::FileId;
 use rtrace_symbolizer::modules::Module;
-use rtrace_symbolizer::{Definition, Image, Stamp, linker};
+use rtrace_symbolizer::{DynamicDefinition, Image, Stamp, linker};
 
 use self::links::{Linkage, Word};
-use self::process::Process;
+use self::process::LiveProcess;
 use self::scan::Callees;
 use crate::returns::jumps::{self, Candidate};
 use crate::target;
-
-/// Device and inode of a file, as `stat` reports them.
-type FileId = (u64, u64);
 
 /// The functions that load a library.
 const LOADERS: [&str; 2] = ["dlopen", "dlmopen"];
@@ -70,23 +68,23 @@ pub struct Return {
 
 /// The functions that are traced.
 #[derive(Default)]
-pub struct Traced<'a> {
-    files: HashMap<FileId, Functions<'a>>,
+pub struct TracedFunctions<'a> {
+    files: HashMap<FileId, FileFunctions<'a>>,
 }
 
 /// The traced functions of one file.
 #[derive(Default)]
-struct Functions<'a> {
+struct FileFunctions<'a> {
     /// By file offsets of their first instructions: what is read of their calls at a return.
     offsets: HashMap<u64, Keeps>,
     /// The same by all their names: an IFUNC is known by its name until a process has chosen its implementation.
     names: HashMap<&'a str, Keeps>,
 }
 
-impl<'a> Traced<'a> {
+impl<'a> TracedFunctions<'a> {
     /// The functions of a plan whose returns are to be seen.
-    pub fn of(libraries: &'a [PlannedLibrary]) -> Traced<'a> {
-        let mut traced = Traced::default();
+    pub fn of(libraries: &'a [PlannedLibrary]) -> TracedFunctions<'a> {
+        let mut traced = TracedFunctions::default();
         for PlannedLibrary { library, regions, .. } in libraries {
             let keeps = kept_at_return(regions);
             let timed = regions.iter().filter(|planned| planned.region.exit != ExitPolicy::EntryOnly);
@@ -121,7 +119,7 @@ impl<'a> Traced<'a> {
     }
 
     /// The same of the function that those call who are given this definition of a file.
-    fn keeps_behind(&self, file: FileId, image: &Image, definition: &Definition) -> Option<Keeps> {
+    fn keeps_behind(&self, file: FileId, image: &Image, definition: &DynamicDefinition) -> Option<Keeps> {
         let functions = self.files.get(&file)?;
         let by_name = functions.names.get(definition.name).filter(|_| definition.is_ifunc);
         by_name.copied().or_else(|| self.keeps(file, image.file_offset(definition.address)?))
@@ -162,8 +160,8 @@ fn kept_at_return(regions: &[PlannedRegion]) -> HashMap<u64, Keeps> {
 ///
 /// Where a slot leads is read in the memory of the process; where the dynamic linker has not filled
 /// it, it is found by name, as in [`of_command`]. A process that ends meanwhile is passed over.
-pub fn of_processes(pids: &[u32], traced: &Traced) -> Vec<CallerFile> {
-    let processes: Vec<Process> = pids.iter().filter_map(|&pid| Process::inspect(pid)).collect();
+pub fn of_processes(pids: &[u32], traced: &TracedFunctions) -> Vec<CallerFile> {
+    let processes: Vec<LiveProcess> = pids.iter().filter_map(|&pid| LiveProcess::inspect(pid)).collect();
     let modules = processes.iter().flat_map(|process| &process.modules);
     let files = Files::read(modules.map(|module| ((module.device, module.inode), module.open_path())), traced);
     let names = OnceLock::new();
@@ -188,7 +186,7 @@ pub fn of_processes(pids: &[u32], traced: &Traced) -> Vec<CallerFile> {
 ///
 /// `files` are in the order of [`closure`](rtrace_symbolizer::linker::closure): the program, its
 /// interpreter, and what that loads. Files that may be loaded later come last.
-pub fn of_command(files: &[PathBuf], traced: &Traced) -> Vec<CallerFile> {
+pub fn of_command(files: &[PathBuf], traced: &TracedFunctions) -> Vec<CallerFile> {
     with_beginning(of_files(files, traced), files)
 }
 
@@ -228,7 +226,7 @@ pub fn loadable(files: &[PathBuf]) -> Vec<PathBuf> {
     }
 }
 
-fn of_files(files: &[PathBuf], traced: &Traced) -> Vec<CallerFile> {
+fn of_files(files: &[PathBuf], traced: &TracedFunctions) -> Vec<CallerFile> {
     let identified = files.iter().filter_map(|path| Some((identity(path)?, path.clone())));
     let files = Files::read(identified, traced);
     let names = OnceLock::new();
@@ -245,15 +243,15 @@ fn of_files(files: &[PathBuf], traced: &Traced) -> Vec<CallerFile> {
 /// What matters of files, by the program that a command executes and that loads them.
 #[derive(Default)]
 pub struct Executed<'a> {
-    traced: Traced<'a>,
+    traced: TracedFunctions<'a>,
     /// Where traced functions are: a program may load one of these files later.
     libraries: Vec<PathBuf>,
-    known: HashMap<FileId, Loaded>,
+    known: HashMap<FileId, LoadedFiles>,
 }
 
 /// What matters of the files that a program loads.
 #[derive(Default)]
-pub struct Loaded {
+pub struct LoadedFiles {
     /// The program; none where it is no program that loads files, such as a script: its interpreter is executed, too.
     pub program: Option<FileId>,
     /// All of them, each with a path.
@@ -270,16 +268,21 @@ impl<'a> Executed<'a> {
     /// Of no program yet.
     pub fn new(libraries: &'a [PlannedLibrary]) -> Executed<'a> {
         let paths = libraries.iter().map(|planned| planned.attach_path.clone()).collect();
-        Executed { traced: Traced::of(libraries), libraries: paths, known: HashMap::new() }
+        Executed { traced: TracedFunctions::of(libraries), libraries: paths, known: HashMap::new() }
     }
 
     /// Those of a program, which is looked at when it is first named.
-    pub fn of(&mut self, program: &Path) -> &Loaded {
-        const NOTHING: &Loaded =
-            &Loaded { program: None, files: Vec::new(), callers: Vec::new(), later: Vec::new(), jumps: Vec::new() };
+    pub fn of(&mut self, program: &Path) -> &LoadedFiles {
+        const NOTHING: &LoadedFiles = &LoadedFiles {
+            program: None,
+            files: Vec::new(),
+            callers: Vec::new(),
+            later: Vec::new(),
+            jumps: Vec::new(),
+        };
         let Executed { traced, libraries, known } = self;
         let look = |id| {
-            let Ok(mut files) = linker::closure(program, &target::environment()) else { return Loaded::default() };
+            let Ok(mut files) = linker::closure(program, &target::environment()) else { return LoadedFiles::default() };
             let ids = |files: &[PathBuf]| {
                 files.iter().filter_map(|path| Some((identity(path)?, path.clone()))).collect::<Vec<_>>()
             };
@@ -289,7 +292,7 @@ impl<'a> Executed<'a> {
             let is_needed = |file: &CallerFile| needed.iter().any(|(id, _)| *id == (file.device, file.inode));
             let (callers, later) = of_command(&files, traced).into_iter().partition(is_needed);
             let jumps = jumps::among_files(&files);
-            Loaded { program: Some(id), files: [needed, ids(libraries)].concat(), callers, later, jumps }
+            LoadedFiles { program: Some(id), files: [needed, ids(libraries)].concat(), callers, later, jumps }
         };
         match identity(program) {
             Some(id) => known.entry(id).or_insert_with(|| look(id)),
@@ -328,7 +331,7 @@ impl CodeFile {
 }
 
 impl Files {
-    fn read(files: impl Iterator<Item = (FileId, PathBuf)>, traced: &Traced) -> Files {
+    fn read(files: impl Iterator<Item = (FileId, PathBuf)>, traced: &TracedFunctions) -> Files {
         let mut met = HashSet::default();
         let files: Vec<_> = files.filter(|(id, _)| met.insert(*id)).collect();
         let read = parallel::map(&files, |(id, path)| {

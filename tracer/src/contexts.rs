@@ -16,6 +16,7 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use rtrace_bpf::wire::ContextEnd;
 use rtrace_bpf::{Error, Programs, Rest, Walked};
 use rtrace_model::{CallerFrame, CallerStack, ContextEnding, Timestamp, UnwindRule};
+use rtrace_symbolizer::address_space::FileId;
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, UnwindTables};
 
@@ -31,7 +32,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
 /// Contexts that were found, and not yet handed on.
 #[derive(Debug, Default)]
-pub struct Found(Mutex<FoundSoFar>);
+pub struct FoundContexts(Mutex<FoundSoFar>);
 
 /// Those since they were last taken.
 #[derive(Debug, Default)]
@@ -59,7 +60,7 @@ pub struct FoundContext {
     pub ending: ContextEnding,
 }
 
-impl Found {
+impl FoundContexts {
     /// Those since the last call.
     pub fn take(&self) -> FoundSoFar {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -72,24 +73,21 @@ impl Found {
     }
 }
 
-/// Device and inode.
-type FileId = (u64, u64);
-
 /// The unwind tables of a file; none where it cannot be read.
 type OfFile = Option<UnwindTables>;
 
 /// The unwind tables of files.
 #[derive(Debug)]
-pub struct Tables {
+pub struct ContextTables {
     known: Map<FileId, OfFile>,
     read_ahead: Receiver<(FileId, OfFile)>,
 }
 
-impl Tables {
+impl ContextTables {
     /// Reads those of all files that the processes execute, on a thread of its own, which nobody waits for. Reading takes
     /// tens of milliseconds for a large library: after the first call from there, many more would have no context
     /// meanwhile.
-    pub fn read_ahead(pids: Vec<u32>) -> Tables {
+    pub fn read_ahead(pids: Vec<u32>) -> ContextTables {
         let (sender, read_ahead) = channel();
         thread::spawn(move || {
             let mut read = HashSet::default();
@@ -101,7 +99,7 @@ impl Tables {
                 }
             }
         });
-        Tables { known: Map::new(), read_ahead }
+        ContextTables { known: Map::new(), read_ahead }
     }
 
     fn of(&mut self, module: &Module) -> Option<&UnwindTables> {
@@ -138,16 +136,21 @@ impl Space {
 /// Finds contexts.
 pub struct Contexts<'a> {
     programs: &'a Programs,
-    found: &'a Found,
+    found: &'a FoundContexts,
     spaces: HashMap<u32, Space>,
-    tables: Tables,
+    tables: ContextTables,
     /// By this others tell that something else is mapped.
     mapped: AddressSpaces,
 }
 
 impl<'a> Contexts<'a> {
     /// None yet.
-    pub fn new(programs: &'a Programs, found: &'a Found, tables: Tables, mapped: AddressSpaces) -> Contexts<'a> {
+    pub fn new(
+        programs: &'a Programs,
+        found: &'a FoundContexts,
+        tables: ContextTables,
+        mapped: AddressSpaces,
+    ) -> Contexts<'a> {
         Contexts { programs, found, spaces: HashMap::new(), tables, mapped }
     }
 

@@ -10,7 +10,7 @@ use rtrace_plan::{Plan, PlannedLibrary};
 use rtrace_symbolizer::{Image, modules};
 
 use crate::mapping_history::MappingHistory;
-use crate::perf::mappings::Mapping;
+use crate::perf::mappings::CodeMapping;
 use crate::target::EXECUTABLE;
 
 /// What a file that was mapped is.
@@ -52,7 +52,7 @@ impl Originals {
     }
 
     /// What this mapping is of, which is no traced file; `history`: what processes have mapped.
-    pub fn likeness(&self, mapping: &Mapping, history: &MappingHistory) -> Likeness {
+    pub fn likeness(&self, mapping: &CodeMapping, history: &MappingHistory) -> Likeness {
         let may_be_copy = |path: &Path| {
             path.metadata().is_ok_and(|file| self.files.iter().any(|original| original.size == file.len()))
         };
@@ -85,7 +85,7 @@ impl Originals {
     }
 
     /// Whether a process executed it that has ended, and no path leads to it.
-    fn is_lost_program(&self, mapping: &Mapping, history: &MappingHistory) -> bool {
+    fn is_lost_program(&self, mapping: &CodeMapping, history: &MappingHistory) -> bool {
         let is_nowhere = || mapping.path.to_string_lossy().ends_with(" (deleted)");
         let is_program = || history.executed(mapping.pid, mapping.time).as_ref() == Some(&mapping.path);
         self.has_program && is_nowhere() && is_program()
@@ -137,7 +137,7 @@ mod tests {
         let gone = Original { path: PathBuf::from("/nonexistent"), ..file(own.clone(), build_id) };
         assert!(gone.build_id.is_none() || Originals { files: vec![gone], has_program: true }.has_copy(&own).unwrap());
         let pid = std::process::id();
-        let mapping = |path: PathBuf| Mapping {
+        let mapping = |path: PathBuf| CodeMapping {
             pid,
             time: Timestamp(9),
             path,
@@ -148,7 +148,7 @@ mod tests {
         };
         let likeness = |path| originals.likeness(&mapping(path), &MappingHistory::default());
         assert_eq!(likeness(folder.path().join("short")), Likeness::Other);
-        let ended = |path| Mapping { pid: u32::MAX, ..mapping(folder.path().join(path)) };
+        let ended = |path| CodeMapping { pid: u32::MAX, ..mapping(folder.path().join(path)) };
         let likeness_of_ended = |path| originals.likeness(&ended(path), &MappingHistory::default());
         assert_eq!(["copy", "other"].map(likeness_of_ended), [Likeness::Copy, Likeness::Other]);
         assert_eq!(likeness(PathBuf::from("/memfd:x (deleted)")), Likeness::Other, "nobody has executed it");

@@ -19,23 +19,27 @@ use rtrace_model::{Base, Metric, MetricId, Scope, Span};
 use crate::perf;
 use crate::watch::Watch;
 pub use error::Error;
-pub use survey::{Finding, Group, survey};
+pub use survey::{CounterGroup, Finding, survey};
 
 /// Where a counter is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum CounterEvent {
     /// What the kernel knows of every thread.
     Kernel(CountCode),
     /// A performance event.
     Event(EventCode),
 }
 
-impl From<counter::Source> for Source {
-    fn from(source: counter::Source) -> Source {
+impl From<counter::CounterSource> for CounterEvent {
+    fn from(source: counter::CounterSource) -> CounterEvent {
         match source {
-            counter::Source::Kernel(count) => Source::Kernel(code(count)),
-            counter::Source::Software(event) => Source::Event(EventCode::new(PERF_TYPE_SOFTWARE, event as u64)),
-            counter::Source::Hardware(event) => Source::Event(EventCode::new(PERF_TYPE_HARDWARE, event as u64)),
+            counter::CounterSource::Kernel(count) => CounterEvent::Kernel(code(count)),
+            counter::CounterSource::Software(event) => {
+                CounterEvent::Event(EventCode::new(PERF_TYPE_SOFTWARE, event as u64))
+            }
+            counter::CounterSource::Hardware(event) => {
+                CounterEvent::Event(EventCode::new(PERF_TYPE_HARDWARE, event as u64))
+            }
         }
     }
 }
@@ -75,7 +79,7 @@ impl EventCode {
         attributes.__bindgen_anon_4.config2 = self.config2;
         attributes.set_exclude_user(self.exclude_user.into());
         attributes.set_exclude_kernel(self.exclude_kernel.into());
-        perf::open(attributes, perf::Subject::Cpu(cpu))
+        perf::open(attributes, perf::PerfSubject::Cpu(cpu))
     }
 }
 
@@ -103,8 +107,8 @@ pub fn open(names: &[String], cpus: &[u32]) -> Result<Counters, Error> {
         }
         let (source, unit) = name::parse(name)?;
         let source = match source {
-            Source::Kernel(code) => Counter::Kernel(code),
-            Source::Event(event) => Counter::Event(open_everywhere(name, event, cpus)?),
+            CounterEvent::Kernel(code) => Counter::Kernel(code),
+            CounterEvent::Event(event) => Counter::Event(open_everywhere(name, event, cpus)?),
         };
         counters.sources.push(source);
         counters.metrics.push(Metric {

@@ -25,10 +25,10 @@ use rtrace_model::{
     ValueBatch, Window, counted, format_ns,
 };
 
-use self::kept::Kept;
+use self::kept::KeptCalls;
 use self::trigger::Triggers;
 pub use self::trigger::{Trigger, TriggerError};
-use self::window::Part;
+use self::window::WindowPart;
 use crate::host;
 
 /// What is told of calls that run comes four times a second. Where it does not come, a window does not wait for it.
@@ -61,16 +61,16 @@ pub struct Settings {
 
 /// What has become of the windows; complete when the recording has ended.
 #[derive(Clone, Debug, Default)]
-pub struct Log(Arc<Mutex<Entries>>);
+pub struct WindowLog(Arc<Mutex<WindowEntries>>);
 
 #[derive(Debug, Default)]
-struct Entries {
+struct WindowEntries {
     news: Vec<String>,
     windows: Vec<PathBuf>,
     met: u64,
 }
 
-impl Log {
+impl WindowLog {
     /// What has happened since the last call, for people.
     pub fn take_news(&self) -> Vec<String> {
         std::mem::take(&mut self.entries().news)
@@ -86,21 +86,21 @@ impl Log {
         self.entries().met
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
+    fn entries(&self) -> MutexGuard<'_, WindowEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What asked for a window.
-struct Cause {
+struct WindowCause {
     trigger: String,
     time: Timestamp,
     call: Option<Call>,
 }
 
 /// A window that calls are still added to.
-struct Pending {
-    cause: Cause,
+struct PendingWindow {
+    cause: WindowCause,
     /// Until then.
     until: Timestamp,
     /// What ran at its end, once that is known.
@@ -110,11 +110,11 @@ struct Pending {
 /// The sink.
 pub struct Flight {
     settings: Settings,
-    log: Log,
+    log: WindowLog,
     header: Header,
     triggers: Triggers,
-    kept: Kept,
-    pending: Option<Pending>,
+    kept: KeptCalls,
+    pending: Option<PendingWindow>,
     /// Calls that have met a trigger while they ran, and when they ran last.
     met_running: HashMap<(LocationId, u64), Timestamp>,
     /// For the next window: whether it can be written is known long before.
@@ -135,10 +135,10 @@ impl Flight {
         let triggers = Triggers::new(std::mem::take(&mut settings.triggers));
         let next = Some(TraceWriter::create_member(&place(&settings, 1), settings.owner)?);
         Ok(Flight {
-            log: Log::default(),
+            log: WindowLog::default(),
             header: Header::default(),
             triggers,
-            kept: Kept::new(settings.most_bytes),
+            kept: KeptCalls::new(settings.most_bytes),
             pending: None,
             met_running: HashMap::new(),
             next,
@@ -152,23 +152,23 @@ impl Flight {
     }
 
     /// Tells what becomes of the windows.
-    pub fn log(&self) -> Log {
+    pub fn log(&self) -> WindowLog {
         self.log.clone()
     }
 
-    fn met(&mut self, cause: Cause) {
+    fn met(&mut self, cause: WindowCause) {
         self.log.entries().met += 1;
         // What comes while a window is open is in it.
         if self.pending.is_none() && self.next.is_some() {
             let until = Timestamp(cause.time.0.saturating_add(nanoseconds(self.settings.after)));
-            self.pending = Some(Pending { cause, until, end: None });
+            self.pending = Some(PendingWindow { cause, until, end: None });
         }
     }
 
     fn asked(&mut self) {
         if self.settings.asked.swap(false, Ordering::Relaxed) {
             let time = self.kept.now;
-            self.met(Cause { trigger: "SIGUSR1".to_owned(), time, call: None });
+            self.met(WindowCause { trigger: "SIGUSR1".to_owned(), time, call: None });
         }
     }
 
@@ -180,7 +180,7 @@ impl Flight {
 
     /// Writes the window that is open, as the recording was at `end`.
     fn write(&mut self, end: Timestamp, running: Vec<Call>) -> Result<(), SinkError> {
-        let (Some(Pending { cause, .. }), Some(mut writer)) = (self.pending.take(), self.next.take()) else {
+        let (Some(PendingWindow { cause, .. }), Some(mut writer)) = (self.pending.take(), self.next.take()) else {
             return Ok(());
         };
         self.join()?;
@@ -204,7 +204,7 @@ impl Flight {
         let path = place(&self.settings, number);
         let is_last = number >= self.settings.most_windows;
         self.writing = Some(std::thread::spawn(move || {
-            let part = Part::new(&header, window, taken, end, running);
+            let part = WindowPart::new(&header, window, taken, end, running);
             part.write(&mut writer)?;
             let mut log = log.entries();
             log.news.push(said(&path, &about, &part));
@@ -266,7 +266,7 @@ impl Sink for Flight {
                 continue;
             }
             let (trigger, time) = (trigger.text().to_owned(), call.known_until());
-            self.met(Cause { trigger, time, call: Some(*call) });
+            self.met(WindowCause { trigger, time, call: Some(*call) });
         }
         Ok(())
     }
@@ -293,7 +293,7 @@ impl Sink for Flight {
             let Some(trigger) = self.triggers.met(call) else { continue };
             if self.met_running.insert((call.location, call.id), time).is_none() {
                 let trigger = trigger.text().to_owned();
-                self.met(Cause { trigger, time, call: Some(*call) });
+                self.met(WindowCause { trigger, time, call: Some(*call) });
             }
         }
         // The record of one that has ended may still be on its way, or be lost.
@@ -302,12 +302,12 @@ impl Sink for Flight {
         self.forget();
         let can_write = self.can_write();
         match &mut self.pending {
-            Some(Pending { end: Some(end), .. }) => {
+            Some(PendingWindow { end: Some(end), .. }) => {
                 let (end, running) = std::mem::take(end);
                 self.write(end, running)
             }
             // While another one is being written it goes on.
-            Some(Pending { end: end @ None, until, .. }) if time >= *until && can_write => {
+            Some(PendingWindow { end: end @ None, until, .. }) if time >= *until && can_write => {
                 *end = Some((time, calls.to_vec()));
                 Ok(())
             }
@@ -329,7 +329,7 @@ impl Sink for Flight {
             self.log.entries().news.extend(unknown);
         }
         self.asked();
-        let late = |pending: &Pending| host::now().since(pending.until) > PATIENCE_NS && pending.end.is_none();
+        let late = |pending: &PendingWindow| host::now().since(pending.until) > PATIENCE_NS && pending.end.is_none();
         match self.pending.as_ref().is_some_and(late) && self.can_write() {
             true => self.write(self.kept.now, Vec::new()),
             false => Ok(()),
@@ -371,7 +371,7 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// What is said of a window that was written.
-fn said(path: &Path, about: &str, part: &Part) -> String {
+fn said(path: &Path, about: &str, part: &WindowPart) -> String {
     let length = part.summary.end.monotonic.since(part.header.begin.monotonic);
     let is_cut = part.header.window.as_ref().is_some_and(|window| window.is_cut);
     let cut = if is_cut { "; earlier calls did not fit into memory (--keep-memory)" } else { "" };

@@ -20,7 +20,7 @@ use rtrace_symbolizer::modules::{self, Module};
 use crate::altered::Spot;
 use crate::attach::{Attachment, Closing, Placed, detach};
 use crate::mapping_history::MappingHistory;
-use crate::presence::{Presence, Process};
+use crate::presence::{Presence, ProcessCode};
 use crate::{host, privilege};
 
 /// The probes of children that have ended stay until no child was forked for so long, unless there are more: each hit
@@ -61,7 +61,7 @@ struct InPlace {
 }
 
 #[derive(Default)]
-struct State {
+struct FollowedState {
     pids: Vec<u32>,
     /// By number; no other has had it.
     placed: BTreeMap<usize, InPlace>,
@@ -98,7 +98,7 @@ struct State {
     last_adoption: Timestamp,
 }
 
-impl State {
+impl FollowedState {
     /// Takes out the probes of children that have ended. The kernel takes a breakpoint out of all processes that have no
     /// link there, those included that were just forked and will get one: nobody knows afterwards what these have called.
     /// So it waits until no child has been forked for a while, or there are too many.
@@ -179,17 +179,17 @@ impl State {
 pub struct Followed<'a> {
     programs: &'a Programs,
     history: MappingHistory,
-    state: Mutex<State>,
+    state: Mutex<FollowedState>,
 }
 
 impl<'a> Followed<'a> {
     /// The processes that have probes from the beginning; all there are, if `everywhere`; `history`: what processes have mapped.
     pub fn new(programs: &'a Programs, pids: &[u32], everywhere: bool, history: MappingHistory) -> Followed<'a> {
         let pids = if everywhere { vec![EVERYWHERE] } else { pids.to_vec() };
-        Followed { programs, history, state: Mutex::new(State { pids, ..State::default() }) }
+        Followed { programs, history, state: Mutex::new(FollowedState { pids, ..FollowedState::default() }) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FollowedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -251,7 +251,7 @@ impl<'a> Followed<'a> {
         // The libraries in which the child has no probes from now on, either.
         let (mut without, mut missing) = (HashSet::new(), Vec::new());
         // It has the code of its parent, with all changes of that.
-        let process = Process::of(pid);
+        let process = ProcessCode::of(pid);
         for (&index, InPlace { placed, .. }) in &state.placed {
             if !placed.is_unchanged() {
                 without.insert(placed.library.id);
@@ -280,7 +280,7 @@ impl<'a> Followed<'a> {
     }
 
     /// What a child has done without links. Where functions were throttled, it may not have inherited their breakpoints.
-    fn unlinked(&self, state: &State, pid: u32) -> Result<Unlinked, Error> {
+    fn unlinked(&self, state: &FollowedState, pid: u32) -> Result<Unlinked, Error> {
         let unlinked = self.programs.take_unlinked(pid)?;
         Ok(Unlinked { has_run: unlinked.has_run || state.is_throttled, ..unlinked })
     }
@@ -312,7 +312,7 @@ impl<'a> Followed<'a> {
     /// they were looked at, and waits until they are gone: it would get them at places that mean something else now.
     pub fn drop_changed(&self, pid: u32, now: Timestamp) {
         let mut state = self.state();
-        let State { placed, probes, .. } = &mut *state;
+        let FollowedState { placed, probes, .. } = &mut *state;
         let mut of_child = probes.get_mut(&pid);
         let (mut gone, mut libraries) = (Vec::new(), HashSet::new());
         for (index, InPlace { placed, first, .. }) in placed.iter_mut().filter(|(_, of)| !of.placed.is_unchanged()) {
@@ -402,7 +402,7 @@ impl<'a> Followed<'a> {
         let since = host::now();
         let mut state = self.state();
         let everywhere = state.pids.contains(&EVERYWHERE);
-        let State { placed, probes, withdrawn, overwritten, closing, .. } = &mut *state;
+        let FollowedState { placed, probes, withdrawn, overwritten, closing, .. } = &mut *state;
         let (mut interrupted, mut blind) = (HashSet::new(), HashSet::new());
         for (&number, InPlace { placed, first, .. }) in placed.iter_mut() {
             if placed.file_id() != Some(file) {
@@ -422,7 +422,7 @@ impl<'a> Followed<'a> {
                 continue;
             }
             closing.close(vec![old]);
-            if let Some(process) = Process::of(pid) {
+            if let Some(process) = ProcessCode::of(pid) {
                 process.wait_for_removal(placed.file.file(), placed.offsets().map(Spot::at).collect());
             }
             match placed.place(self.programs, owner) {
@@ -522,7 +522,7 @@ impl<'a> Followed<'a> {
     /// All probes, to be taken out.
     pub fn into_probes(self) -> Vec<Probes> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let State { placed, probes, ended, mut closing, .. } = state;
+        let FollowedState { placed, probes, ended, mut closing, .. } = state;
         closing.finish();
         let first = placed.into_values().map(|in_place| in_place.first);
         first.chain(ended).chain(probes.into_values().flatten().map(|(_, probes)| probes)).collect()
@@ -539,7 +539,7 @@ fn has_one_thread(pid: u32) -> bool {
 }
 
 fn overwritten(pid: u32, placed: &[Placed]) -> Vec<Overwritten> {
-    let Some(process) = Process::of(pid) else { return Vec::new() };
+    let Some(process) = ProcessCode::of(pid) else { return Vec::new() };
     let mut libraries: BTreeMap<LibraryId, (&Placed, Vec<Spot>)> = BTreeMap::new();
     for placed in placed.iter().filter(|placed| placed.is_unchanged()) {
         libraries.entry(placed.library.id).or_insert_with(|| (placed, Vec::new())).1.extend(placed.spots());

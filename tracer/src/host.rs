@@ -79,12 +79,12 @@ pub fn header(mechanism: &str, budget: Option<Percent>, command: &[OsString], ca
 /// Lets the calling thread run before the traced program's until what is given goes, as far as rtrace may do
 /// so. On a machine that is busy the rings would fill up before their reader runs: 64 threads on two CPUs lost
 /// up to 31 % of their calls. It takes no more time for that, as there is no more to read.
-pub fn run_first() -> Ahead {
+pub fn run_first() -> Priority {
     usual_priority();
     let before = priority();
     // Without the privilege calls may be lost, which is counted.
     let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
-    Ahead { before }
+    Priority { before }
 }
 
 /// Lets the calling thread run like those that never were ahead: it has the priority of the one that started it.
@@ -142,11 +142,11 @@ const HIGHEST_PRIORITY: i32 = -20;
 /// The calling thread runs first as long as this is there. Probes are not taken out meanwhile: the program would
 /// wait longer for what the kernel locks for that.
 #[must_use]
-pub struct Ahead {
+pub struct Priority {
     before: i32,
 }
 
-impl Drop for Ahead {
+impl Drop for Priority {
     fn drop(&mut self) {
         let _ = rustix::process::setpriority_process(None, self.before);
     }

@@ -63,11 +63,11 @@ impl Turns {
 }
 
 /// Probes in processes, by device and inode of their files, and offset.
-type Sites = HashSet<(u32, (u64, u64), u64)>;
+type ProbedSites = HashSet<(u32, (u64, u64), u64)>;
 
 /// Looks at processes in turn.
 pub struct Inspection {
-    told: Sites,
+    told: ProbedSites,
     turns: Turns,
 }
 

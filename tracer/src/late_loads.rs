@@ -25,7 +25,7 @@ use crate::copied::{Likeness, Originals};
 use crate::host;
 use crate::mapped_files::MappedFiles;
 use crate::mapping_history::MappingHistory;
-use crate::perf::mappings::{Doorbell, Mapping, Mappings, Told};
+use crate::perf::mappings::{CodeMapping, Doorbell, MappingRecords, Mappings};
 use crate::pinned::open_path;
 use crate::target::{self, Target};
 use crate::{privilege, signatures, sources};
@@ -48,7 +48,7 @@ pub struct LateLoad {
 }
 
 /// A library that was loaded, and not probed before the recording was over.
-pub struct Missed {
+pub struct MissedLibrary {
     /// Its path.
     pub library: String,
     /// When it was loaded, or a time shortly before.
@@ -56,7 +56,7 @@ pub struct Missed {
 }
 
 /// What the recorder knows of the traced processes.
-struct Known {
+struct KnownProcesses {
     living: Vec<u32>,
     /// Those that have begun since it last said so; they may have ended.
     begun: Vec<u32>,
@@ -65,12 +65,12 @@ struct Known {
 }
 
 /// The traced processes, and those that were traced lately.
-struct Traced {
+struct TracedProcesses {
     living: Vec<u32>,
     lately: HashMap<u32, Timestamp>,
 }
 
-impl Traced {
+impl TracedProcesses {
     fn learn(&mut self, living: Vec<u32>, begun: Vec<u32>, now: Timestamp) {
         self.lately.retain(|_, last| now.since(*last) < UNTIL_KNOWN_NS);
         let before = std::mem::replace(&mut self.living, living);
@@ -87,7 +87,7 @@ pub struct LateLoads {
     patterns: Vec<String>,
     /// Whether every mapping of the processes is told.
     tells_mappings: bool,
-    options: plan::Options,
+    options: plan::PlanOptions,
     known: HashSet<(u64, u64)>,
     originals: Originals,
     next_library: LibraryId,
@@ -101,7 +101,7 @@ pub struct LateLoads {
 impl LateLoads {
     /// Whatever the patterns name and `plan` does not have yet; `tells_mappings`: all that is mapped
     /// executable is [told](LateLoadFeed::mapped), too.
-    pub fn beyond(plan: &Plan, patterns: &[String], options: plan::Options, tells_mappings: bool) -> LateLoads {
+    pub fn beyond(plan: &Plan, patterns: &[String], options: plan::PlanOptions, tells_mappings: bool) -> LateLoads {
         let regions: usize = plan.libraries.iter().map(|library| library.regions.len()).sum();
         LateLoads {
             patterns: patterns.to_vec(),
@@ -152,7 +152,7 @@ impl LateLoads {
         let (processes, changes) = channel();
         let (mapping, mapped) = channel();
         let (missed, rest) = channel();
-        let traced = Traced { living: pids.to_vec(), lately: HashMap::new() };
+        let traced = TracedProcesses { living: pids.to_vec(), lately: HashMap::new() };
         let channels = Channels { found, mapping, missed };
         scope.spawn(move || self.look_until_closed(traced, &history, &doorbell, programs, &changes, &channels));
         Ok(LateLoadFeed { found: receiver, mapped, rest, processes })
@@ -160,17 +160,17 @@ impl LateLoads {
 
     fn look_until_closed(
         mut self,
-        mut traced: Traced,
+        mut traced: TracedProcesses,
         history: &MappingHistory,
         doorbell: &Doorbell,
         programs: &Programs,
-        changes: &Receiver<Known>,
+        changes: &Receiver<KnownProcesses>,
         channels: &Channels,
     ) {
         // What was loaded after the plan was made and before the kernel was listened to.
         let mut looked = host::now();
         self.look(&traced.living, looked, channels);
-        let mut waiting: Vec<Mapping> = Vec::new();
+        let mut waiting: Vec<CodeMapping> = Vec::new();
         let (mut sifted, mut is_last) = (looked, false);
         while !is_last {
             let mut has_changed = match changes.try_recv() {
@@ -186,7 +186,7 @@ impl LateLoads {
                 Err(TryRecvError::Disconnected) => return,
             };
             let now = host::now();
-            let Told { mappings: seen, lost } = history.take();
+            let MappingRecords { mappings: seen, lost } = history.take();
             if lost > 0 {
                 self.mapped.miss();
             }
@@ -205,7 +205,7 @@ impl LateLoads {
                 self.tell_mapped(traced.living.iter().map(|&pid| (pid, looked)), channels);
             }
             looked = now;
-            waiting.retain(|mapping: &Mapping| {
+            waiting.retain(|mapping: &CodeMapping| {
                 if traced.contains(mapping.pid) {
                     tell_unprobed(programs, mapping, channels);
                     let target = self.wanted(mapping, history, channels);
@@ -219,17 +219,23 @@ impl LateLoads {
     }
 
     /// What was mapped last is not probed any more.
-    fn tell_missed(&mut self, traced: &Traced, waiting: &[Mapping], history: &MappingHistory, channels: &Channels) {
+    fn tell_missed(
+        &mut self,
+        traced: &TracedProcesses,
+        waiting: &[CodeMapping],
+        history: &MappingHistory,
+        channels: &Channels,
+    ) {
         for mapping in waiting.iter().filter(|mapping| traced.contains(mapping.pid)) {
             for source in self.wanted(mapping, history, channels).libraries {
-                let _ = channels.missed.send(Missed { library: source.library.path, since: mapping.time });
+                let _ = channels.missed.send(MissedLibrary { library: source.library.path, since: mapping.time });
             }
         }
     }
 
     /// What a process has mapped, if it is to be traced and is not known yet. Nothing is in reach of a program that has
     /// ended and may have been a copy of the one that is traced: that it was there is all that is known.
-    fn wanted(&mut self, mapping: &Mapping, history: &MappingHistory, channels: &Channels) -> Target {
+    fn wanted(&mut self, mapping: &CodeMapping, history: &MappingHistory, channels: &Channels) -> Target {
         if self.is_named(mapping) {
             return self.mapped(mapping, channels);
         }
@@ -243,19 +249,19 @@ impl LateLoads {
         }
         if likeness != Likeness::Other && target.libraries.is_empty() {
             let library = text_of_os(&mapping.path).into_owned();
-            let _ = channels.missed.send(Missed { library, since: mapping.time });
+            let _ = channels.missed.send(MissedLibrary { library, since: mapping.time });
         }
         target
     }
 
     /// The library that a process has mapped, if it is not known yet. Of one out of reach, as its process has ended, no
     /// more is known than that it was there.
-    fn mapped(&mut self, mapping: &Mapping, channels: &Channels) -> Target {
+    fn mapped(&mut self, mapping: &CodeMapping, channels: &Channels) -> Target {
         let target = target::mapped(mapping, &self.patterns, &mut self.known, self.next_library);
         let is_gone = privilege::check_process(mapping.pid).is_err();
         if target.libraries.is_empty() && is_gone && !mapping.path.exists() {
             let library = text_of_os(&mapping.path).into_owned();
-            let _ = channels.missed.send(Missed { library, since: mapping.time });
+            let _ = channels.missed.send(MissedLibrary { library, since: mapping.time });
         }
         target
     }
@@ -277,7 +283,7 @@ impl LateLoads {
             }
             Err(_) => {
                 self.known.remove(&(source.library.device, source.library.inode));
-                let _ = channels.missed.send(Missed { library: source.library.path.clone(), since });
+                let _ = channels.missed.send(MissedLibrary { library: source.library.path.clone(), since });
                 false
             }
         });
@@ -289,7 +295,7 @@ impl LateLoads {
     }
 
     /// Whether a pattern names what a traced process has mapped, which is noted.
-    fn is_named(&self, mapping: &Mapping) -> bool {
+    fn is_named(&self, mapping: &CodeMapping) -> bool {
         let names = |pattern: &&String| target::is_named(mapping, std::slice::from_ref(*pattern));
         let patterns: Vec<&str> = self.patterns.iter().filter(names).map(String::as_str).collect();
         self.mapped.add(mapping, patterns.iter().copied());
@@ -317,7 +323,7 @@ impl LateLoads {
     fn plan(&self, target: &mut Target, since: Timestamp, channels: &Channels) -> Plan {
         // Before values are looked up: these are looked up of what is selected.
         for library in sources::read_late(&mut target.libraries, &self.options) {
-            let _ = channels.missed.send(Missed { library, since });
+            let _ = channels.missed.send(MissedLibrary { library, since });
         }
         if let Some((book, callers)) = &self.book {
             // What makes no sense for a function of it was not known before: it has no values.
@@ -328,14 +334,14 @@ impl LateLoads {
 }
 
 /// Tells where a process maps code of a traced file in which the kernel takes no probes.
-fn tell_unprobed(programs: &Programs, mapping: &Mapping, channels: &Channels) {
+fn tell_unprobed(programs: &Programs, mapping: &CodeMapping, channels: &Channels) {
     let offsets = mapping.offset..mapping.offset + (mapping.addresses.end - mapping.addresses.start);
     // Some file systems have other numbers here than in `stat`.
     let ids = [Some(mapping.file), target::identity(&mapping.path).ok()];
     let is_traced = |(device, inode)| programs.has_placed_within(device, inode, &offsets);
     if mapping.takes_no_probes && ids.into_iter().flatten().any(is_traced) {
         let library = text_of_os(&mapping.path).into_owned();
-        let _ = channels.missed.send(Missed { library, since: mapping.time });
+        let _ = channels.missed.send(MissedLibrary { library, since: mapping.time });
     }
 }
 
@@ -343,15 +349,15 @@ fn tell_unprobed(programs: &Programs, mapping: &Mapping, channels: &Channels) {
 struct Channels {
     found: Sender<LateLoad>,
     mapping: Sender<(u32, Timestamp)>,
-    missed: Sender<Missed>,
+    missed: Sender<MissedLibrary>,
 }
 
 /// The recorder's end of the thread that looks.
 pub struct LateLoadFeed {
     found: Receiver<LateLoad>,
     mapped: Receiver<(u32, Timestamp)>,
-    rest: Receiver<Missed>,
-    processes: Sender<Known>,
+    rest: Receiver<MissedLibrary>,
+    processes: Sender<KnownProcesses>,
 }
 
 impl LateLoadFeed {
@@ -368,16 +374,16 @@ impl LateLoadFeed {
     /// The processes to look at from now on, and those that have begun since the last call, though they may have ended.
     pub fn set_processes(&self, living: Vec<u32>, begun: Vec<u32>) {
         // The thread ends only when this end does.
-        let _ = self.processes.send(Known { living, begun, is_last: false });
+        let _ = self.processes.send(KnownProcesses { living, begun, is_last: false });
     }
 
     /// What was loaded until now and has no probes, once nothing is recorded any more.
-    pub fn finish(&self, living: Vec<u32>, begun: Vec<u32>) -> Vec<Missed> {
-        let _ = self.processes.send(Known { living, begun, is_last: true });
+    pub fn finish(&self, living: Vec<u32>, begun: Vec<u32>) -> Vec<MissedLibrary> {
+        let _ = self.processes.send(KnownProcesses { living, begun, is_last: true });
         // Ends when the thread does.
-        let rest: Vec<Missed> = self.rest.iter().collect();
+        let rest: Vec<MissedLibrary> = self.rest.iter().collect();
         let late = self.found.try_iter().flat_map(|LateLoad { plan, since, .. }| {
-            plan.libraries.into_iter().map(move |planned| Missed { library: planned.library.path, since })
+            plan.libraries.into_iter().map(move |planned| MissedLibrary { library: planned.library.path, since })
         });
         late.chain(rest).collect()
     }

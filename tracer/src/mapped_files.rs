@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::perf::mappings::Mapping;
+use crate::perf::mappings::CodeMapping;
 
 /// So many files are kept by path: the first ones are those that every program has.
 const MOST: usize = 512;
 
 /// The files that were mapped executable; all copies are one.
 #[derive(Clone, Debug, Default)]
-pub struct MappedFiles(Arc<Mutex<Known>>);
+pub struct MappedFiles(Arc<Mutex<KnownFiles>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownFiles {
     paths: BTreeSet<PathBuf>,
     patterns: BTreeSet<String>,
     is_incomplete: bool,
@@ -27,7 +27,7 @@ impl MappedFiles {
     }
 
     /// A process has mapped a file, which these patterns name.
-    pub(crate) fn add<'p>(&self, mapping: &Mapping, patterns: impl Iterator<Item = &'p str>) {
+    pub(crate) fn add<'p>(&self, mapping: &CodeMapping, patterns: impl Iterator<Item = &'p str>) {
         let mut known = self.known();
         patterns.for_each(|pattern| _ = known.patterns.insert(pattern.to_owned()));
         if known.paths.len() < MOST {
@@ -46,7 +46,7 @@ impl MappedFiles {
         self.known().paths.iter().cloned().collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownFiles> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -63,8 +63,15 @@ mod tests {
         assert!(!loaded.never("libz"), "nothing was heard");
         let libc = PathBuf::from("/lib/libc.so.6");
         let (time, file) = (Timestamp(99), (8, 12));
-        let mapping =
-            Mapping { pid: 7, time, path: libc.clone(), file, addresses: 0..4096, offset: 0, takes_no_probes: false };
+        let mapping = CodeMapping {
+            pid: 7,
+            time,
+            path: libc.clone(),
+            file,
+            addresses: 0..4096,
+            offset: 0,
+            takes_no_probes: false,
+        };
         loaded.add(&mapping, ["libc"].into_iter());
         assert!(loaded.never("libz") && !loaded.never("libc"));
         assert_eq!(loaded.clone().paths(), vec![libc]);

@@ -13,30 +13,27 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_model::Timestamp;
-use rtrace_symbolizer::address_space::AddressSpace;
+use rtrace_symbolizer::address_space::{AddressSpace, FileId};
 
 use crate::host;
-use crate::perf::mappings::{Change, Mapping, Mappings, Told};
+use crate::perf::mappings::{CodeChange, CodeMapping, MappingRecords, Mappings};
 
 /// What a process did is kept for so long after the last of it, of so many processes, and so much of each.
 const KEPT_NS: u64 = 3_000_000_000;
 const MOST_PROCESSES: usize = 1 << 13;
 const MOST_CHANGES: usize = 1 << 12;
 
-/// Device and inode, as the list of a process's mappings has them.
-type FileId = (u64, u64);
-
 /// The history of processes; all copies are one.
 #[derive(Clone, Default)]
-pub struct MappingHistory(Arc<Mutex<History>>);
+pub struct MappingHistory(Arc<Mutex<ProcessHistory>>);
 
 #[derive(Default)]
-struct History {
+struct ProcessHistory {
     heard: Option<Mappings>,
     /// By process, by time.
     known: HashMap<u32, Vec<Piece>>,
     /// What any process did of late, by time.
-    recent: HashMap<u32, Vec<Change>>,
+    recent: HashMap<u32, Vec<CodeChange>>,
     /// Something is missing there.
     is_incomplete: bool,
     /// All before that is known.
@@ -45,7 +42,7 @@ struct History {
     /// When the processes were forked.
     forked: HashMap<u32, Timestamp>,
     /// What was not [taken](MappingHistory::take) yet.
-    untaken: Told,
+    untaken: MappingRecords,
 }
 
 /// What a process has mapped at some addresses for a time.
@@ -132,7 +129,7 @@ impl MappingHistory {
     }
 
     /// What any process has mapped since the last call.
-    pub fn take(&self) -> Told {
+    pub fn take(&self) -> MappingRecords {
         let mut history = self.history();
         history.catch_up();
         std::mem::take(&mut history.untaken)
@@ -157,20 +154,21 @@ impl MappingHistory {
     pub fn executed(&self, pid: u32, by: Timestamp) -> Option<PathBuf> {
         let history = self.history();
         let changes = || history.recent.get(&pid).into_iter().flatten().filter(|change| change.time() <= by);
-        let begin = changes().filter(|change| matches!(change, Change::Executed { .. })).map(Change::time).max()?;
+        let begin =
+            changes().filter(|change| matches!(change, CodeChange::Executed { .. })).map(CodeChange::time).max()?;
         // The program itself is mapped first, then its dynamic linker.
         let mapped =
-            changes().filter_map(Change::mapped).filter(|mapping| mapping.time >= begin && mapping.file.1 != 0);
+            changes().filter_map(CodeChange::mapped).filter(|mapping| mapping.time >= begin && mapping.file.1 != 0);
         mapped.min_by_key(|mapping| mapping.time).map(|mapping| mapping.path.clone())
     }
 
     /// Whether a process that was forked at that time may have mapped a file since, by its number or its name.
     pub fn may_have_mapped(&self, pid: u32, since: Timestamp, file: FileId, name: &OsStr) -> bool {
         let history = self.history();
-        let is_it = |mapping: &Mapping| {
+        let is_it = |mapping: &CodeMapping| {
             mapping.time >= since && (mapping.file == file || mapping.path.file_name() == Some(name))
         };
-        let has_it = |changes: &Vec<Change>| changes.iter().filter_map(Change::mapped).any(is_it);
+        let has_it = |changes: &Vec<CodeChange>| changes.iter().filter_map(CodeChange::mapped).any(is_it);
         history.is_incomplete || history.recent.get(&pid).is_none_or(has_it)
     }
 
@@ -181,12 +179,12 @@ impl MappingHistory {
         history.forked.retain(|&pid, _| lives(pid));
     }
 
-    fn history(&self) -> MutexGuard<'_, History> {
+    fn history(&self) -> MutexGuard<'_, ProcessHistory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl History {
+impl ProcessHistory {
     fn catch_up(&mut self) {
         let Some(heard) = &mut self.heard else { return };
         let now = host::now();
@@ -194,13 +192,13 @@ impl History {
         self.until = now;
         self.untaken.lost += lost;
         self.is_incomplete |= lost > 0;
-        let Some(newest) = changes.last().map(Change::time) else { return };
+        let Some(newest) = changes.last().map(CodeChange::time) else { return };
         for change in changes {
             self.change(&change);
             self.untaken.mappings.extend(change.mapped().cloned());
             self.note(change);
         }
-        let is_recent = |changes: &Vec<Change>| changes.last().is_some_and(|last| now.since(last.time()) < KEPT_NS);
+        let is_recent = |changes: &Vec<CodeChange>| changes.last().is_some_and(|last| now.since(last.time()) < KEPT_NS);
         self.recent.retain(|_, changes| is_recent(changes));
         if lost > 0 {
             let pids: Vec<u32> = self.known.keys().copied().collect();
@@ -211,7 +209,7 @@ impl History {
     }
 
     /// Keeps it for a while.
-    fn note(&mut self, change: Change) {
+    fn note(&mut self, change: CodeChange) {
         let pid = change.pid();
         // A traced process may make code all the time.
         let is_made = change.mapped().is_some_and(|mapping| mapping.file.1 == 0);
@@ -231,9 +229,9 @@ impl History {
         own.iter().filter(|change| change.time() > since).for_each(|change| self.change(change));
     }
 
-    fn change(&mut self, change: &Change) {
+    fn change(&mut self, change: &CodeChange) {
         match change {
-            Change::Mapped(Mapping { pid, time, path, file, addresses, offset, .. }) => {
+            CodeChange::Mapped(CodeMapping { pid, time, path, file, addresses, offset, .. }) => {
                 let piece = Piece {
                     since: *time,
                     until: Timestamp(u64::MAX),
@@ -244,7 +242,7 @@ impl History {
                 };
                 self.add(*pid, piece);
             }
-            Change::Executed { pid, time } => {
+            CodeChange::Executed { pid, time } => {
                 for piece in self.known.get_mut(pid).into_iter().flatten() {
                     piece.until = piece.until.min(*time);
                 }
@@ -299,14 +297,14 @@ mod tests {
 
     const BASE: u64 = 0x7f00_0000_0000;
 
-    fn mapped(pid: u32, time: u64, addresses: Range<u64>, inode: u64) -> Change {
+    fn mapped(pid: u32, time: u64, addresses: Range<u64>, inode: u64) -> CodeChange {
         let path = PathBuf::from(format!("/lib/{inode}"));
         let addresses = BASE + addresses.start..BASE + addresses.end;
         let (time, file) = (Timestamp(time), (8, inode));
-        Change::Mapped(Mapping { pid, time, path, file, addresses, offset: 0x1000, takes_no_probes: false })
+        CodeChange::Mapped(CodeMapping { pid, time, path, file, addresses, offset: 0x1000, takes_no_probes: false })
     }
 
-    fn history(changes: &[Change]) -> MappingHistory {
+    fn history(changes: &[CodeChange]) -> MappingHistory {
         let history = MappingHistory::default();
         history.history().known.insert(7, Vec::new());
         changes.iter().for_each(|change| history.history().change(change));
@@ -349,10 +347,10 @@ mod tests {
     fn a_child_has_what_its_parent_had_until_it_executes_a_program() {
         let history = history(&[mapped(7, 10, 0..100, 1)]);
         let of_child =
-            [mapped(9, 25, 200..300, 3), Change::Executed { pid: 9, time: Timestamp(40) }, mapped(9, 41, 0..50, 4)];
+            [mapped(9, 25, 200..300, 3), CodeChange::Executed { pid: 9, time: Timestamp(40) }, mapped(9, 41, 0..50, 4)];
         of_child.into_iter().for_each(|change| history.history().note(change));
         history.forked(7, 9, Timestamp(20));
-        let of_parent = Change::Executed { pid: 7, time: Timestamp(30) };
+        let of_parent = CodeChange::Executed { pid: 7, time: Timestamp(30) };
         history.history().change(&of_parent);
         let at = |address, time| inode(&history, 9, address, time);
         assert_eq!(
@@ -379,11 +377,19 @@ mod tests {
         let history = MappingHistory::default();
         let mapping = |time, file, path: &str| {
             let (pid, time, path) = (7, Timestamp(time), path.into());
-            Change::Mapped(Mapping { pid, time, path, file, addresses: 0..4096, offset: 0, takes_no_probes: false })
+            CodeChange::Mapped(CodeMapping {
+                pid,
+                time,
+                path,
+                file,
+                addresses: 0..4096,
+                offset: 0,
+                takes_no_probes: false,
+            })
         };
         for change in [
             mapping(10, (8, 12), "/lib/libz.so.1"),
-            Change::Executed { pid: 7, time: Timestamp(20) },
+            CodeChange::Executed { pid: 7, time: Timestamp(20) },
             mapping(30, (8, 13), "/bin/true"),
             mapping(40, (8, 14), "/lib/ld.so"),
         ] {

@@ -33,7 +33,7 @@ pub fn list(pids: &[u32]) -> String {
 
 /// A running process with its names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct NamedProcess {
     /// Its id.
     pub pid: u32,
     /// What the kernel calls it; maybe cut.
@@ -44,14 +44,14 @@ pub struct Process {
     pub command_line: Vec<String>,
 }
 
-impl Process {
+impl NamedProcess {
     /// A process that has memory of its own; `None` for threads of the kernel and for those that have ended.
-    fn of(pid: u32) -> Option<Process> {
+    fn of(pid: u32) -> Option<NamedProcess> {
         descendants::parent_of(pid)?;
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let command_line: Vec<String> = words.split(|&byte| byte == 0).map(|word| text_of(word).into_owned()).collect();
         let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
-        let process = Process {
+        let process = NamedProcess {
             pid,
             comm: comm(pid),
             program: program.map(|path| text_of_os(&path).into_owned()),
@@ -117,9 +117,9 @@ impl NotRunning {
 ///
 /// # Errors
 /// There are none.
-pub fn find(name: &str) -> Result<Vec<Process>, NotRunning> {
+pub fn find(name: &str) -> Result<Vec<NamedProcess>, NotRunning> {
     let all = all();
-    let found: Vec<Process> = all.iter().filter(|process| process.is_named(name)).cloned().collect();
+    let found: Vec<NamedProcess> = all.iter().filter(|process| process.is_named(name)).cloned().collect();
     if !found.is_empty() {
         return Ok(found);
     }
@@ -136,13 +136,13 @@ pub fn find(name: &str) -> Result<Vec<Process>, NotRunning> {
 }
 
 /// All processes that have memory of their own, but rtrace itself and what it has started.
-pub fn all() -> Vec<Process> {
+pub fn all() -> Vec<NamedProcess> {
     let own = std::process::id();
     let ours = descendants::of(&[own]);
     let mut pids = host::processes();
     pids.retain(|pid| *pid != own && !ours.contains(pid));
     pids.sort_unstable();
-    pids.into_iter().filter_map(Process::of).collect()
+    pids.into_iter().filter_map(NamedProcess::of).collect()
 }
 
 #[cfg(test)]
@@ -153,9 +153,9 @@ mod tests {
 
     use super::*;
 
-    fn process(comm: &str, program: &str, word: &str) -> Process {
+    fn process(comm: &str, program: &str, word: &str) -> NamedProcess {
         let program = Some(program.to_owned()).filter(|program| !program.is_empty());
-        Process { pid: 1, comm: comm.to_owned(), program, command_line: vec![word.to_owned()] }
+        NamedProcess { pid: 1, comm: comm.to_owned(), program, command_line: vec![word.to_owned()] }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use perf_event_open_sys::bindings::{
 
 /// Whose events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum PerfSubject {
     /// Those of the calling thread.
     Caller,
     /// Those of a thread, by its id.
@@ -25,12 +25,12 @@ pub enum Subject {
 ///
 /// # Errors
 /// The kernel does not know the event, or does not permit it.
-pub fn open(mut attributes: perf_event_attr, subject: Subject) -> io::Result<OwnedFd> {
+pub fn open(mut attributes: perf_event_attr, subject: PerfSubject) -> io::Result<OwnedFd> {
     attributes.size = u32::try_from(size_of::<perf_event_attr>()).expect("the structure is small");
     let (pid, cpu) = match subject {
-        Subject::Caller => (0, -1),
-        Subject::Thread(tid) => (tid.cast_signed(), -1),
-        Subject::Cpu(cpu) => (-1, cpu.cast_signed()),
+        PerfSubject::Caller => (0, -1),
+        PerfSubject::Thread(tid) => (tid.cast_signed(), -1),
+        PerfSubject::Cpu(cpu) => (-1, cpu.cast_signed()),
     };
     let flags = u64::from(PERF_FLAG_FD_CLOEXEC);
     // SAFETY: the attributes outlive the call, and their size is set.
@@ -55,5 +55,5 @@ pub fn clock(cpu: u32, period: Duration) -> io::Result<OwnedFd> {
     attributes.__bindgen_anon_1.sample_period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
     attributes.set_disabled(1);
     attributes.set_exclude_idle(1);
-    open(attributes, Subject::Cpu(cpu))
+    open(attributes, PerfSubject::Cpu(cpu))
 }

@@ -15,7 +15,7 @@ use rtrace_model::escape;
 use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::{self, Module};
 
-use crate::altered::{Code, Spot};
+use crate::altered::{ProcessMemory, Spot};
 
 /// The kernel takes probes out one by one, 7 us each.
 const REMOVAL: Duration = Duration::from_millis(50);
@@ -27,41 +27,41 @@ const STEP: Duration = Duration::from_micros(20);
 pub struct Absent {
     path: PathBuf,
     pid: u32,
-    cause: Cause,
+    cause: AbsenceCause,
 }
 
 /// Why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+enum AbsenceCause {
     Writable,
     Shared,
     OtherFile,
 }
 
-impl Cause {
-    fn of(pid: u32, mappings: &[Mapping]) -> Cause {
-        let Ok(space) = AddressSpace::of(pid) else { return Cause::OtherFile };
+impl AbsenceCause {
+    fn of(pid: u32, mappings: &[Mapping]) -> AbsenceCause {
+        let Ok(space) = AddressSpace::of(pid) else { return AbsenceCause::OtherFile };
         let is_meant = |area: &Area<'_>| area.mapping.executable && mappings.contains(&area.mapping);
         let of_area = |area: Area<'_>| match (area.is_writable, area.is_shared) {
-            (true, _) => Some(Cause::Writable),
-            (_, true) => Some(Cause::Shared),
+            (true, _) => Some(AbsenceCause::Writable),
+            (_, true) => Some(AbsenceCause::Shared),
             _ => None,
         };
-        space.areas().filter(is_meant).find_map(of_area).unwrap_or(Cause::OtherFile)
+        space.areas().filter(is_meant).find_map(of_area).unwrap_or(AbsenceCause::OtherFile)
     }
 
     fn how(self) -> &'static str {
         match self {
-            Cause::Writable | Cause::Shared => "the code of",
-            Cause::OtherFile => "another file than is there now by the path",
+            AbsenceCause::Writable | AbsenceCause::Shared => "the code of",
+            AbsenceCause::OtherFile => "another file than is there now by the path",
         }
     }
 
     fn why(self) -> &'static str {
         match self {
-            Cause::Writable => " writable, where the kernel takes no probes",
-            Cause::Shared => " shared (MAP_SHARED), where the kernel takes no probes",
-            Cause::OtherFile => "",
+            AbsenceCause::Writable => " writable, where the kernel takes no probes",
+            AbsenceCause::Shared => " shared (MAP_SHARED), where the kernel takes no probes",
+            AbsenceCause::OtherFile => "",
         }
     }
 }
@@ -70,9 +70,9 @@ impl Absent {
     /// What the user can do about it.
     pub fn hint(&self) -> &'static str {
         match self.cause {
-            Cause::Writable => "link the file without `-N`, so that its code is not writable",
-            Cause::Shared => "only code that is mapped private, as the dynamic linker does, can be traced",
-            Cause::OtherFile => {
+            AbsenceCause::Writable => "link the file without `-N`, so that its code is not writable",
+            AbsenceCause::Shared => "only code that is mapped private, as the dynamic linker does, can be traced",
+            AbsenceCause::OtherFile => {
                 "on an overlay file system, chmod, chown and touch make such a copy: restart the process"
             }
         }
@@ -80,10 +80,10 @@ impl Absent {
 }
 
 /// The code of a process with the files that it maps.
-pub struct Process {
+pub struct ProcessCode {
     pid: u32,
     modules: Arc<[Module]>,
-    code: Code,
+    code: ProcessMemory,
 }
 
 /// What has become of the probes of a file in a process.
@@ -102,17 +102,17 @@ pub struct Presence {
     pub absent: Vec<u64>,
 }
 
-impl Process {
+impl ProcessCode {
     /// `None` where it cannot be looked at: it ends.
-    pub fn of(pid: u32) -> Option<Process> {
+    pub fn of(pid: u32) -> Option<ProcessCode> {
         // In this order: of a process that executes another program meanwhile, the memory is out of reach then.
-        let code = Code::of(pid).ok()?;
-        Some(Process { pid, modules: modules::of_process(pid).ok()?.into(), code })
+        let code = ProcessMemory::of(pid).ok()?;
+        Some(ProcessCode { pid, modules: modules::of_process(pid).ok()?.into(), code })
     }
 
     /// The same where it is known what the process maps, which takes long to find out.
-    pub fn with(pid: u32, modules: Arc<[Module]>) -> Option<Process> {
-        Some(Process { pid, modules, code: Code::of(pid).ok()? })
+    pub fn with(pid: u32, modules: Arc<[Module]>) -> Option<ProcessCode> {
+        Some(ProcessCode { pid, modules, code: ProcessMemory::of(pid).ok()? })
     }
 
     fn module(&self, file: &File) -> Option<&Module> {
@@ -177,7 +177,7 @@ impl Presence {
     pub fn check(self) -> Result<(), Absent> {
         match (self.present, self.absent.as_slice()) {
             (0, [_, ..]) => {
-                let cause = Cause::of(self.pid, &self.mappings);
+                let cause = AbsenceCause::of(self.pid, &self.mappings);
                 Err(Absent { path: self.path, pid: self.pid, cause })
             }
             _ => Ok(()),

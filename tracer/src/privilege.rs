@@ -13,7 +13,7 @@ use rtrace_bpf::Observer;
 use rtrace_exporters::Owner;
 use rtrace_model::{escape, text_of};
 
-use crate::proc_files::Status;
+use crate::proc_files::ProcessStatus;
 
 /// A right that the kernel gives a process, of those that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Capabilities {
     }
 
     fn of_own(set: &str) -> Result<Capabilities, Error> {
-        let status = Status::of_own().map_err(Error::Status)?;
+        let status = ProcessStatus::of_own().map_err(Error::Status)?;
         let hexadecimal = status.field(set).unwrap_or_default();
         let bits = u64::from_str_radix(&hexadecimal, 16)
             .map_err(|error| Error::Status(io::Error::new(io::ErrorKind::InvalidData, error)))?;
@@ -141,7 +141,7 @@ pub fn check_namespace() -> Result<(), Error> {
 ///
 /// The kernel itself is asked, so that its security modules and namespaces count too.
 pub fn check_process(pid: u32) -> Result<(), Error> {
-    let status = match Status::of(pid) {
+    let status = match ProcessStatus::of(pid) {
         Ok(status) => status,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NoProcess(pid)),
         Err(cause) => return Err(Error::Process { pid, cause }),
@@ -284,13 +284,13 @@ impl Error {
 
 /// The process that debugs this one, if one does.
 pub fn debugger_of(pid: u32) -> Option<u32> {
-    Status::of(pid).ok()?.number("TracerPid").filter(|&tracer| tracer != 0)
+    ProcessStatus::of(pid).ok()?.number("TracerPid").filter(|&tracer| tracer != 0)
 }
 
 /// Whether the program of a process handles the signal of a breakpoint: it may set some for itself.
 pub fn handles_breakpoints(pid: u32) -> bool {
-    let caught = |status: Status| u64::from_str_radix(&status.field("SigCgt")?, 16).ok();
-    Status::of(pid).ok().and_then(caught).is_some_and(|caught| caught >> (libc::SIGTRAP - 1) & 1 != 0)
+    let caught = |status: ProcessStatus| u64::from_str_radix(&status.field("SigCgt")?, 16).ok();
+    ProcessStatus::of(pid).ok().and_then(caught).is_some_and(|caught| caught >> (libc::SIGTRAP - 1) & 1 != 0)
 }
 
 /// How to come by the capabilities that are missing.

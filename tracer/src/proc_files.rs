@@ -50,23 +50,23 @@ impl Stat {
 }
 
 /// `/proc/PID/status`.
-pub struct Status(Vec<u8>);
+pub struct ProcessStatus(Vec<u8>);
 
-impl Status {
+impl ProcessStatus {
     /// Of that process.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn of(pid: u32) -> io::Result<Status> {
-        fs::read(format!("/proc/{pid}/status")).map(Status)
+    pub fn of(pid: u32) -> io::Result<ProcessStatus> {
+        fs::read(format!("/proc/{pid}/status")).map(ProcessStatus)
     }
 
     /// Of rtrace itself.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn of_own() -> io::Result<Status> {
-        fs::read("/proc/self/status").map(Status)
+    pub fn of_own() -> io::Result<ProcessStatus> {
+        fs::read("/proc/self/status").map(ProcessStatus)
     }
 
     /// The value of a line. Ends of lines within a name are escaped by the kernel.
@@ -119,11 +119,11 @@ mod tests {
                 name.iter().flat_map(|&byte| if byte == b'\n' { vec![b'\\', b'n'] } else { vec![byte] }).collect();
             let status =
                 [b"Name:\t", &*line, b"\nNgid:\t0\nCapEffX:\tff\nCapEff:\t000001fffeffffff\nTgid:\t7\n"].concat();
-            let status = Status(status);
+            let status = ProcessStatus(status);
             assert_eq!(status.field("CapEff").unwrap(), "000001fffeffffff", "{name:?}");
             assert_eq!((status.number("Tgid"), status.field("Cap")), (Some(7), None));
         }
-        let status = Status(b"Name:\t\xe6\xbc\xa2\xe5\xad\n".to_vec());
+        let status = ProcessStatus(b"Name:\t\xe6\xbc\xa2\xe5\xad\n".to_vec());
         assert_eq!(status.field("Name").unwrap(), "漢\\xe5\\xad");
     }
 
@@ -131,7 +131,7 @@ mod tests {
     fn own_files_are_read() {
         let pid = std::process::id();
         assert_eq!(Stat::of(pid).unwrap().parent(), Some(std::os::unix::process::parent_id()));
-        assert_eq!(Status::of_own().unwrap().number("Pid"), Some(pid));
-        assert!(Stat::of(u32::MAX).is_none() && Status::of(u32::MAX).is_err() && comm(u32::MAX).is_empty());
+        assert_eq!(ProcessStatus::of_own().unwrap().number("Pid"), Some(pid));
+        assert!(Stat::of(u32::MAX).is_none() && ProcessStatus::of(u32::MAX).is_err() && comm(u32::MAX).is_empty());
     }
 }

@@ -34,8 +34,8 @@ use crate::address_spaces::AddressSpaces;
 use crate::admission::{self, Limit};
 use crate::attach::{self, Admitted, Attachment, detach};
 use crate::calibration::calibrate;
-use crate::callers::{self, CallerFile, Executed, Traced};
-use crate::contexts::{Contexts, Found, Tables};
+use crate::callers::{self, CallerFile, Executed, TracedFunctions};
+use crate::contexts::{ContextTables, Contexts, FoundContexts};
 use crate::counters::Counters;
 use crate::descendants;
 use crate::followed::{BlindChild, Followed, Overwritten};
@@ -44,7 +44,7 @@ use crate::governor::{Governor, GovernorContext};
 use crate::guard::Guard;
 use crate::host;
 use crate::inspection::Inspection;
-use crate::late_loads::{LateLoad, LateLoadFeed, LateLoads, Missed};
+use crate::late_loads::{LateLoad, LateLoadFeed, LateLoads, MissedLibrary};
 use crate::options::Options;
 use crate::pipeline::Pipeline;
 use crate::presence::Presence;
@@ -55,7 +55,7 @@ use crate::source::{Change, Drained, Kinds, Rings, Source};
 use crate::stubs::Stubs;
 use crate::translated;
 use crate::values::{Captured, Prepared};
-use crate::watch::{self, Held, Watches, Watching};
+use crate::watch::{self, HeldProcess, Watches, Watching};
 use crate::{altered, memory, privilege};
 
 /// Time between two looks at what was read from the rings, and what else has happened.
@@ -210,7 +210,7 @@ pub fn record(
     let mut return_sites =
         ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns(), spaces.share())?;
     return_sites.place_ahead_at_most(memory::room_for_return_sites(setup.subject.pids(), memory::of_entries(plan))?);
-    let tables = (programs.levels() > 0).then(|| Tables::read_ahead(recording.pids.clone()));
+    let tables = (programs.levels() > 0).then(|| ContextTables::read_ahead(recording.pids.clone()));
     let admit = |limit| admission::admit(&programs, plan, setup.subject.pids(), limit);
     let admitted = recording.limit().map(admit).transpose().context("failed to attach")?;
     recording.prime(&admission::within(plan, admitted.as_ref()), &mut return_sites).context("failed to attach")?;
@@ -225,7 +225,7 @@ pub fn record(
     recording.all_run()?;
     metrics.push(overhead_metric(next_metric));
     let (are_over, exchange) = (AtomicBool::new(false), Exchange::default());
-    let found = Found::default();
+    let found = FoundContexts::default();
     let (drained, mut return_sites) = std::thread::scope(|scope| {
         let answering = scope.spawn(|| {
             let answered = return_sites.answer(&followed, gate, executed, &exchange, &are_over);
@@ -298,7 +298,7 @@ pub fn record(
 struct Heard<'a> {
     feed: LateLoadFeed,
     rings: Rings,
-    contexts: &'a Found,
+    contexts: &'a FoundContexts,
     spaces: &'a AddressSpaces,
 }
 
@@ -322,7 +322,7 @@ struct Recording<'a> {
     blind_windows: u64,
     overwritten: u64,
     /// Libraries that get no probes any more, since that was told.
-    unprobed: Vec<Missed>,
+    unprobed: Vec<MissedLibrary>,
     inspection: Inspection,
     /// What a call costs here.
     costs: &'a [CallCost],
@@ -415,7 +415,7 @@ impl<'a> Recording<'a> {
         if !uses_return_sites(plan) {
             return Ok(());
         }
-        let traced = Traced::of(&plan.libraries);
+        let traced = TracedFunctions::of(&plan.libraries);
         let (pids, files): (&[u32], Vec<CallerFile>) = match &self.setup.subject {
             Subject::Processes(pids) => (pids, callers::of_processes(pids, &traced)),
             Subject::Command(pid) => {
@@ -558,7 +558,7 @@ impl<'a> Recording<'a> {
         }
         source.pass()?;
         let missed = feed.finish(source.living(), self.begun(&mut source));
-        for Missed { library, since } in missed.into_iter().chain(std::mem::take(&mut self.unprobed)) {
+        for MissedLibrary { library, since } in missed.into_iter().chain(std::mem::take(&mut self.unprobed)) {
             self.blind_windows += 1;
             emit_event(pipeline, EventKind::BlindWindow { library, since });
         }
@@ -704,12 +704,12 @@ impl<'a> Recording<'a> {
     }
 
     /// Watches the variables of running processes, or takes hold of the command that will have them.
-    fn begin_watching(&self, watching: &mut Watching<'_>) -> Result<Option<Held>, watch::Error> {
+    fn begin_watching(&self, watching: &mut Watching<'_>) -> Result<Option<HeldProcess>, watch::Error> {
         match self.setup.subject {
             Subject::Processes(_) if watching.is_wanted() => watching.begin(&self.pids).map(|()| None),
             Subject::Command(pid) if watching.is_wanted() => {
                 let audit = self.setup.stubs.map(Stubs::identity).transpose();
-                audit.and_then(|audit| Held::take(pid, audit)).map(Some).map_err(watch::Error::Hold)
+                audit.and_then(|audit| HeldProcess::take(pid, audit)).map(Some).map_err(watch::Error::Hold)
             }
             _ => Ok(None),
         }
@@ -740,7 +740,7 @@ impl<'a> Recording<'a> {
         }
         if !has_probes {
             let paths = late_load.plan.libraries.iter().map(|planned| planned.library.path.clone());
-            self.unprobed.extend(paths.map(|library| Missed { library, since: host::now() }));
+            self.unprobed.extend(paths.map(|library| MissedLibrary { library, since: host::now() }));
         }
         Ok(())
     }

@@ -29,13 +29,14 @@ use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use rtrace_bpf::wire::{self, QuestionCode, QuestionRecord, SiteHitsRecord};
-use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Questions, Since, Site, SiteHits};
-use rtrace_code::arrival::{self, Keeps, ReturnSite};
+use rtrace_bpf::{ArrivalRule, Error, FilePlace, Probes, Programs, Questions, Since, Site, SiteHits};
+use rtrace_code::arrival::{self, Keeps, ReturnProbe};
 use rtrace_code::calls::Callee;
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{ReturnSites as Summary, Timestamp};
 use rtrace_plan::Plan;
-use rtrace_symbolizer::parts::Parts;
+pub(crate) use rtrace_symbolizer::address_space::FileId;
+use rtrace_symbolizer::parts::FileParts;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 pub use self::ahead::TIME_AHEAD;
@@ -82,9 +83,6 @@ pub struct Exchange {
     pub stepped_in_vain: AtomicU64,
     pub spent_in_vain: AtomicU64,
 }
-
-/// A file, by device and inode.
-pub(crate) type FileId = (u64, u64);
 
 /// A return address in a file of a process, by its offset.
 type Key = (u32, FileId, u64);
@@ -216,7 +214,7 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// Keeps away from code that is not the file's any more in a process: by file, where.
-    pub fn avoid(&mut self, altered: HashMap<FileId, Parts>) {
+    pub fn avoid(&mut self, altered: HashMap<FileId, FileParts>) {
         self.callers.avoid(altered);
     }
 
@@ -452,9 +450,9 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// What the kernel side is to know of a site.
-    fn in_place(&self, id: u32) -> Arrival {
+    fn in_place(&self, id: u32) -> ArrivalRule {
         let Placed { file, offset, since, site, .. } = self.placed[id as usize];
-        Arrival::Placed { catches: self.callers.catches(file, offset), since, distance: Some(site.distance) }
+        ArrivalRule::Placed { catches: self.callers.catches(file, offset), since, distance: Some(site.distance) }
     }
 
     /// Places sites of a file in a process; returns those that the kernel refuses.
@@ -468,7 +466,14 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// The sites for a return address, and for those in the same function to which control may come twice.
-    fn sites(&mut self, file: FileId, offset: u64, pid: u32, site: ReturnSite, met: Vec<(u32, u64)>) -> Vec<Placement> {
+    fn sites(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        pid: u32,
+        site: ReturnProbe,
+        met: Vec<(u32, u64)>,
+    ) -> Vec<Placement> {
         let mut sites = vec![self.add(file, offset, pid, site, met)];
         for twice in self.callers.returns_twice(file, offset).to_vec() {
             if !self.known.contains_key(&(pid, file, twice))
@@ -480,7 +485,7 @@ impl<'a> ReturnSites<'a> {
         sites
     }
 
-    fn add(&mut self, file: FileId, offset: u64, pid: u32, site: ReturnSite, met: Vec<(u32, u64)>) -> Placement {
+    fn add(&mut self, file: FileId, offset: u64, pid: u32, site: ReturnProbe, met: Vec<(u32, u64)>) -> Placement {
         self.add_site(file, offset, pid, site, met, false)
     }
 
@@ -489,7 +494,7 @@ impl<'a> ReturnSites<'a> {
         file: FileId,
         offset: u64,
         pid: u32,
-        site: ReturnSite,
+        site: ReturnProbe,
         met: Vec<(u32, u64)>,
         is_interim: bool,
     ) -> Placement {
@@ -502,7 +507,7 @@ impl<'a> ReturnSites<'a> {
         let is_stepped = placed.is_stepped();
         self.placed.push(placed);
         self.known.insert((pid, file, offset), id);
-        let ReturnSite { distance, words, result, is_stored, .. } = site;
+        let ReturnProbe { distance, words, result, is_stored, .. } = site;
         let site = wire::ReturnSite { distance, words, is_fixed, is_stepped, only_returns, result, is_stored };
         let probe = Site { file_offset: offset + u64::from(distance), cookie: site.cookie(id) };
         Placement { id, offset, probe }
@@ -519,7 +524,7 @@ impl<'a> ReturnSites<'a> {
         let mut lost = Vec::new();
         self.known.retain(|&(of, ..), id| {
             if of == pid {
-                lost.push((self.placed[*id as usize].place(), Arrival::Dropped { after: 0 }));
+                lost.push((self.placed[*id as usize].place(), ArrivalRule::Dropped { after: 0 }));
             }
             of != pid
         });

@@ -13,7 +13,7 @@ use plugin::Plugin;
 
 /// What a metric measures: the part of [`Metric`] that does not depend on the recording.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct MetricKind {
     name: &'static str,
     unit: &'static str,
     /// A value times ten to this power is in the unit.
@@ -109,9 +109,9 @@ impl Samplers {
         MetricId(first.0 + u32::try_from(self.metrics.len()).expect("metrics are few"))
     }
 
-    fn add(&mut self, first: MetricId, kind: Kind) -> MetricId {
+    fn add(&mut self, first: MetricId, kind: MetricKind) -> MetricId {
         let id = self.next(first);
-        let Kind { name, unit, exponent, scope, span } = kind;
+        let MetricKind { name, unit, exponent, scope, span } = kind;
         let (name, unit) = (name.to_owned(), unit.to_owned());
         self.metrics.push(Metric { id, name, unit, base: Base::Decimal, exponent, scope, span });
         id

@@ -14,7 +14,7 @@ use rtrace_bpf::{Samples, online_cpus};
 use rtrace_model::RegionId;
 use rtrace_plan::PlannedLibrary;
 use rtrace_symbolizer::Error;
-use rtrace_symbolizer::address_space::AddressSpace;
+use rtrace_symbolizer::address_space::{AddressSpace, FileId};
 use rtrace_symbolizer::modules::{self, Module};
 
 use crate::{perf, session};
@@ -29,9 +29,6 @@ const FEWEST_PLACES: u128 = 1 << 10;
 
 /// Between two looks at whether it is to end sooner.
 const PATIENCE: Duration = Duration::from_millis(20);
-
-/// Device and inode of a file.
-type FileId = (u64, u64);
 
 /// Where processes spent CPU time, in samples.
 #[derive(Clone, Debug, Default)]
@@ -95,7 +92,8 @@ pub fn sample(pids: &[u32], duration: Duration, stop: &AtomicBool) -> anyhow::Re
     let clocks = cpus.iter().map(|&cpu| perf::clock(cpu, PERIOD)).collect::<Result<_, _>>().context(refused)?;
     let ticks = (duration.as_nanos() / PERIOD.as_nanos()).saturating_mul(cpus.len() as u128);
     let room = u32::try_from(ticks.clamp(FEWEST_PLACES, MOST_PLACES)).expect("it is within these bounds");
-    let before: HashMap<u32, Memory> = pids.iter().filter_map(|&pid| Some((pid, Memory::of(pid).ok()?))).collect();
+    let before: HashMap<u32, ProcessMappings> =
+        pids.iter().filter_map(|&pid| Some((pid, ProcessMappings::of(pid).ok()?))).collect();
     let mut time = Duration::ZERO;
     let samples = rtrace_bpf::sample(pids, room, clocks, || {
         let begun = Instant::now();
@@ -109,7 +107,7 @@ pub fn sample(pids: &[u32], duration: Duration, stop: &AtomicBool) -> anyhow::Re
 }
 
 /// In which files the places are, by what the processes mapped before and what they map now.
-fn found(samples: &Samples, before: &HashMap<u32, Memory>) -> Sampled {
+fn found(samples: &Samples, before: &HashMap<u32, ProcessMappings>) -> Sampled {
     let mut sampled = Sampled { lost: samples.lost, ..Sampled::default() };
     let mut after = HashMap::new();
     for &(place, count) in &samples.places {
@@ -117,11 +115,11 @@ fn found(samples: &Samples, before: &HashMap<u32, Memory>) -> Sampled {
             sampled.in_kernel += count;
             continue;
         }
-        let now = after.entry(place.process).or_insert_with(|| match Memory::of(place.process) {
+        let now = after.entry(place.process).or_insert_with(|| match ProcessMappings::of(place.process) {
             Err(Error::NoSuchProcess { .. }) => Ok(None),
             known => known.map(Some),
         });
-        let place_in = |memory: Option<&Memory>| memory.and_then(|memory| memory.place(place.address));
+        let place_in = |memory: Option<&ProcessMappings>| memory.and_then(|memory| memory.place(place.address));
         let place = match now.as_ref().map(|now| (place_in(before.get(&place.process)), place_in(now.as_ref()))) {
             Ok((Some(before), Some(now))) => (before == now).then_some(now),
             Ok((before, now)) => before.or(now),
@@ -129,8 +127,8 @@ fn found(samples: &Samples, before: &HashMap<u32, Memory>) -> Sampled {
             Err(_) => None,
         };
         match place {
-            Some(Place::File(file, offset)) => sampled.found_in_file(file, offset, count),
-            Some(Place::NoFile) => sampled.in_no_file += count,
+            Some(AddressKind::File(file, offset)) => sampled.found_in_file(file, offset, count),
+            Some(AddressKind::NoFile) => sampled.in_no_file += count,
             None => sampled.unknown += count,
         }
     }
@@ -139,7 +137,7 @@ fn found(samples: &Samples, before: &HashMap<u32, Memory>) -> Sampled {
 
 /// What an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum AddressKind {
     /// Code of an ELF file, at this offset in bytes.
     File(FileId, u64),
     /// Memory without such a file.
@@ -147,22 +145,22 @@ enum Place {
 }
 
 /// What a process maps.
-struct Memory {
+struct ProcessMappings {
     modules: Vec<Module>,
     space: AddressSpace,
 }
 
-impl Memory {
-    fn of(pid: u32) -> Result<Memory, Error> {
-        Ok(Memory { modules: modules::of_process(pid)?, space: AddressSpace::of(pid)? })
+impl ProcessMappings {
+    fn of(pid: u32) -> Result<ProcessMappings, Error> {
+        Ok(ProcessMappings { modules: modules::of_process(pid)?, space: AddressSpace::of(pid)? })
     }
 
-    fn place(&self, address: u64) -> Option<Place> {
+    fn place(&self, address: u64) -> Option<AddressKind> {
         let in_module = |module: &Module| {
             let offset = module.mappings.iter().find_map(|mapping| mapping.offset_of(address))?;
-            Some(Place::File((module.device, module.inode), offset))
+            Some(AddressKind::File((module.device, module.inode), offset))
         };
         let is_mapped = || self.space.areas().any(|area| area.mapping.contains(address));
-        self.modules.iter().find_map(in_module).or_else(|| is_mapped().then_some(Place::NoFile))
+        self.modules.iter().find_map(in_module).or_else(|| is_mapped().then_some(AddressKind::NoFile))
     }
 }

@@ -1,6 +1,6 @@
 //! A recording from beginning to end, for whoever wants to record from a program of their own.
 //!
-//! Each phase is a type: [`Found`] knows the libraries of a program and what is to be counted; [`Planned`] knows the
+//! Each phase is a type: [`FoundTarget`] knows the libraries of a program and what is to be counted; [`Planned`] knows the
 //! probes; [`Ready`] has the process that will execute a command. [`Ready::record`] attaches, arms, reads and detaches.
 //! Nothing here talks to people: what they should know is asked of the phases.
 
@@ -36,27 +36,27 @@ use crate::{privilege, rank, signatures, sources, unmatched, values};
 
 /// What is traced.
 #[derive(Clone, Copy, Debug)]
-pub enum Program<'a> {
+pub enum TracedProgram<'a> {
     /// Processes that run.
     Running(&'a [u32]),
     /// A command with its arguments.
     Command(&'a [OsString]),
 }
 
-impl<'a> Program<'a> {
+impl<'a> TracedProgram<'a> {
     /// The processes that run.
     pub fn pids(self) -> &'a [u32] {
         match self {
-            Program::Running(pids) => pids,
-            Program::Command(_) => &[],
+            TracedProgram::Running(pids) => pids,
+            TracedProgram::Command(_) => &[],
         }
     }
 
     /// The words of a command.
     fn words(self) -> &'a [OsString] {
         match self {
-            Program::Running(_) => &[],
-            Program::Command(words) => words,
+            TracedProgram::Running(_) => &[],
+            TracedProgram::Command(words) => words,
         }
     }
 
@@ -66,8 +66,8 @@ impl<'a> Program<'a> {
     /// It must not be traced, cannot be looked at, or has no such library.
     pub fn target(self, patterns: &[String]) -> Result<Target, target::Error> {
         match self {
-            Program::Running(pids) => target::of_processes(pids, patterns),
-            Program::Command(words) => target::of_command(words, patterns),
+            TracedProgram::Running(pids) => target::of_processes(pids, patterns),
+            TracedProgram::Command(words) => target::of_command(words, patterns),
         }
     }
 }
@@ -137,7 +137,7 @@ pub fn mechanism() -> Result<Mechanism, Error> {
 }
 
 /// How the functions selected are planned, to be probed by this mechanism if one works; without stubs.
-pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Program<'_>) -> plan::Options {
+pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: TracedProgram<'_>) -> plan::PlanOptions {
     let emulated = match mechanism.map(|_| rtrace_bpf::nops()) {
         Some(Ok(nops)) => {
             // With probes for each of several processes or ranks at a place, none is alone there.
@@ -148,7 +148,7 @@ pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Pr
         }
         _ => Emulation::of_release(&rustix::system::uname().release().to_string_lossy()),
     };
-    plan::Options {
+    plan::PlanOptions {
         include: options.functions.clone(),
         exclude: options.exclude.clone(),
         filter: options.filter.clone(),
@@ -164,11 +164,11 @@ pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Pr
 struct Basis<'a> {
     guard: &'a Guard,
     options: &'a Options,
-    program: Program<'a>,
+    program: TracedProgram<'a>,
     counters: Counters,
     watches: Watches,
     mechanism: Mechanism,
-    plan_options: plan::Options,
+    plan_options: plan::PlanOptions,
     /// What is known of functions, if values are recorded.
     book: Option<Arc<Book>>,
     /// Words of values that a call has at the most.
@@ -212,19 +212,19 @@ impl Basis<'_> {
 }
 
 /// A program whose libraries are found, and counters that work.
-pub struct Found<'a> {
+pub struct FoundTarget<'a> {
     basis: Basis<'a>,
     target: Target,
     without_sources: Vec<String>,
     remarks: Vec<String>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundTarget<'a> {
     /// Finds the libraries of a program, and makes ready what is counted.
     ///
     /// # Errors
     /// Privileges are missing, a library or counter is not there, or the program must not be traced.
-    pub fn find(guard: &'a Guard, options: &'a Options, program: Program<'a>) -> anyhow::Result<Found<'a>> {
+    pub fn find(guard: &'a Guard, options: &'a Options, program: TracedProgram<'a>) -> anyhow::Result<FoundTarget<'a>> {
         check(program.pids())?;
         if options.stubs.is_some() && options.budget.is_some() {
             return Err(Error::StubsWithBudget.into());
@@ -237,8 +237,8 @@ impl<'a> Found<'a> {
         });
         let mut target = target?;
         let watches = match program {
-            Program::Running(pids) => watch::of_processes(&options.watches, libraries, pids)?,
-            Program::Command(words) => watch::of_command(&options.watches, libraries, words)?,
+            TracedProgram::Running(pids) => watch::of_processes(&options.watches, libraries, pids)?,
+            TracedProgram::Command(words) => watch::of_command(&options.watches, libraries, words)?,
         };
         let (mechanism, plan_options) = able?;
         let without_sources = sources::read(&mut target.libraries, &plan_options)?;
@@ -275,7 +275,7 @@ impl<'a> Found<'a> {
             command_files,
             awaited,
         };
-        Ok(Found { basis, target, without_sources, remarks })
+        Ok(FoundTarget { basis, target, without_sources, remarks })
     }
 
     /// The libraries.
@@ -299,9 +299,9 @@ impl<'a> Found<'a> {
     /// # Errors
     /// A plug-in cannot be used.
     pub fn plan(self) -> anyhow::Result<Planned<'a>> {
-        let Found { basis, target, .. } = self;
+        let FoundTarget { basis, target, .. } = self;
         let (plan, loaded, stubs) = match basis.program {
-            Program::Running(pids) => {
+            TracedProgram::Running(pids) => {
                 let setup = basis.setup(Subject::Processes(pids), None)?;
                 let planning = || plan::plan(&target.libraries, &basis.plan_options, RegionId(0));
                 let (plan, loaded) = thread::scope(|scope| {
@@ -311,9 +311,9 @@ impl<'a> Found<'a> {
                 });
                 (plan, Some(loaded), Ok(None))
             }
-            Program::Command(words) => {
+            TracedProgram::Command(words) => {
                 let reach = basis.options.stubs.map(|reach| stubs::check(words).map(|()| reach)).transpose();
-                let options = plan::Options { stubs: matches!(reach, Ok(Some(_))), ..basis.plan_options.clone() };
+                let options = plan::PlanOptions { stubs: matches!(reach, Ok(Some(_))), ..basis.plan_options.clone() };
                 let plan = plan::plan(&target.libraries, &options, RegionId(0));
                 let write = |reach| Stubs::write(&plan, reach)?.ok_or(NoStubs::NoFunction);
                 let stubs = reach.map_err(NoStubs::from).and_then(|reach| reach.map(write).transpose());
@@ -343,8 +343,8 @@ impl<'a> Planned<'a> {
     pub fn start(self) -> anyhow::Result<Ready<'a>> {
         let Options { follow, everywhere, user, .. } = self.basis.options;
         let waiting = match self.basis.program {
-            Program::Running(_) => None,
-            Program::Command(words) => {
+            TracedProgram::Running(_) => None,
+            TracedProgram::Command(words) => {
                 let stubs = self.stubs.as_ref().ok().and_then(Option::as_ref);
                 let inherited =
                     stubs.map(|stubs| Inherited { environment: stubs.environment(), descriptor: stubs.descriptor() });
@@ -450,8 +450,8 @@ impl Ready<'_> {
         recorder::record(loaded, &plan, &setup, Extras { late_loads, samplers }, sinks, stop, || {
             let released = waiting.map(Waiting::release).transpose();
             armed(released.with_context(|| match basis.program {
-                Program::Command(words) => failed_to_run(words),
-                Program::Running(_) => unreachable!("what runs does not wait"),
+                TracedProgram::Command(words) => failed_to_run(words),
+                TracedProgram::Running(_) => unreachable!("what runs does not wait"),
             })?)
         })
     }

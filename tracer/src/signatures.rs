@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rtrace_code::errno::{self, Errno};
 use rtrace_model::Region;
-use rtrace_plan::{Capture, Captures, LibrarySource, Options, Plan, PlannedLibrary};
-use rtrace_signatures::{Asked, Book, Error, Known, Subject, leave_out_errno};
+use rtrace_plan::{Capture, Captures, LibrarySource, Plan, PlanOptions, PlannedLibrary};
+use rtrace_signatures::{Asked, Book, Error, Lookup, TracedLibrary, leave_out_errno};
 
 /// Programs that may call what is traced: those of processes, or files that a command will load.
 #[must_use]
@@ -34,7 +34,7 @@ pub fn callers(pids: &[u32], files: &[PathBuf]) -> Vec<PathBuf> {
 pub fn capture(
     book: &Book,
     sources: &mut [LibrarySource],
-    options: &Options,
+    options: &PlanOptions,
     callers: &[PathBuf],
 ) -> Result<(), Error> {
     for source in sources {
@@ -43,7 +43,12 @@ pub fn capture(
     Ok(())
 }
 
-fn captures(book: &Book, source: &LibrarySource, options: &Options, callers: &[PathBuf]) -> Result<Captures, Error> {
+fn captures(
+    book: &Book,
+    source: &LibrarySource,
+    options: &PlanOptions,
+    callers: &[PathBuf],
+) -> Result<Captures, Error> {
     let functions = &source.exports.functions;
     let own =
         (0..functions.len()).filter(|&index| !functions[index].ifunc).map(|index| (index, functions[index].address));
@@ -55,12 +60,12 @@ fn captures(book: &Book, source: &LibrarySource, options: &Options, callers: &[P
     let known = of_library(book, source, &asked, callers)?;
     let errno = errno(source);
     let captures = asked.iter().zip(known).filter_map(|((_, address), known)| match known {
-        Known::Signature(signature, program) => {
+        Lookup::Signature(signature, program) => {
             let capture = Capture { signature: *signature, program, address: *address, errno };
             let has_any = !capture.signature.columns.is_empty() || !capture.signature.metrics.is_empty();
             has_any.then(|| (*address, Arc::new(capture)))
         }
-        Known::Nothing(_) | Known::Unasked => None,
+        Lookup::Nothing(_) | Lookup::Unasked => None,
     });
     Ok(captures.collect())
 }
@@ -74,7 +79,7 @@ pub fn of_plan(
     libraries: &[LibrarySource],
     plan: &Plan,
     callers: &[PathBuf],
-) -> Result<Vec<Vec<Known>>, Error> {
+) -> Result<Vec<Vec<Lookup>>, Error> {
     let of_planned = |(source, planned): (&LibrarySource, &PlannedLibrary)| {
         let functions = planned.regions.iter().map(|planned| {
             let address = source.image.address(planned.region.file_offset).unwrap_or(0);
@@ -94,14 +99,14 @@ pub fn of_library(
     source: &LibrarySource,
     functions: &[(Vec<&str>, u64)],
     callers: &[PathBuf],
-) -> Result<Vec<Known>, Error> {
+) -> Result<Vec<Lookup>, Error> {
     let path = PathBuf::from(&source.library.path);
-    let subject = Subject { path: &path, open: &source.attach_path, image: &source.image, callers };
+    let subject = TracedLibrary { path: &path, open: &source.attach_path, image: &source.image, callers };
     let asked = functions.iter().map(|(symbols, address)| Asked { symbols, address: *address });
     let mut known = book.of_library(&subject, &asked.collect::<Vec<_>>())?;
     if errno(source).is_none() {
         for known in &mut known {
-            if let Known::Signature(signature, program) = known {
+            if let Lookup::Signature(signature, program) = known {
                 leave_out_errno(signature, program);
             }
         }

@@ -29,7 +29,7 @@ use self::paths::Paths;
 use self::processes::Processes;
 pub use self::rings::Rings;
 use crate::address_spaces::AddressSpaces;
-use crate::contexts::Found;
+use crate::contexts::FoundContexts;
 use crate::governor::NO_LOCATION;
 use crate::host;
 use crate::pipeline::Pipeline;
@@ -63,7 +63,7 @@ pub struct Kinds<'a> {
     /// Values of calls.
     pub captured: &'a Captured,
     /// Contexts of calls.
-    pub contexts: &'a Found,
+    pub contexts: &'a FoundContexts,
     /// What the processes map.
     pub spaces: &'a AddressSpaces,
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use foldhash::HashSet;
 use rtrace_model::counted;
-use rtrace_plan::{LibrarySource, Options};
+use rtrace_plan::{LibrarySource, PlanOptions};
 use rtrace_symbolizer::{Sources, debug_files};
 
 /// Source files that are named as examples.
@@ -59,7 +59,7 @@ impl Error {
 ///
 /// # Errors
 /// Of no library is anything known, or no function is selected.
-pub fn read(libraries: &mut [LibrarySource], options: &Options) -> Result<Vec<String>, Error> {
+pub fn read(libraries: &mut [LibrarySource], options: &PlanOptions) -> Result<Vec<String>, Error> {
     if !options.needs_sources() {
         return Ok(Vec::new());
     }
@@ -83,7 +83,7 @@ pub fn read(libraries: &mut [LibrarySource], options: &Options) -> Result<Vec<St
 }
 
 /// The same for libraries that are loaded while others are recorded: gives those of whose functions nothing can be said.
-pub fn read_late(libraries: &mut [LibrarySource], options: &Options) -> Vec<String> {
+pub fn read_late(libraries: &mut [LibrarySource], options: &PlanOptions) -> Vec<String> {
     if options.needs_sources() {
         libraries.iter_mut().for_each(read_one);
     }
@@ -97,7 +97,7 @@ fn read_one(source: &mut LibrarySource) {
     source.sources = Sources::read(&path, Path::new(&source.attach_path), &source.image, &addresses);
 }
 
-fn selects_any(source: &LibrarySource, options: &Options) -> bool {
+fn selects_any(source: &LibrarySource, options: &PlanOptions) -> bool {
     let functions = source.exports.functions.iter().chain(&source.exports.untyped);
     let own = functions.map(|function| (function, function.address));
     let resolved = source

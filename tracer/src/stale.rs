@@ -23,7 +23,7 @@ use rtrace_plan::{LibrarySource, jump};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Error, Image};
 
-use crate::altered::{BREAKPOINT, Code, Difference};
+use crate::altered::{BREAKPOINT, Difference, ProcessMemory};
 use crate::attach;
 use crate::privilege;
 use crate::returns::caller::Callers;
@@ -75,7 +75,7 @@ pub fn find(pid: u32) -> Result<Vec<Breakpoints>, Error> {
 /// # Errors
 /// The process cannot be inspected.
 pub fn find_in(pid: u32, is_wanted: impl Fn(&Module) -> bool) -> Result<Vec<Breakpoints>, Error> {
-    let (modules, code) = (modules::of_process(pid)?, Code::of(pid)?);
+    let (modules, code) = (modules::of_process(pid)?, ProcessMemory::of(pid)?);
     let is_breakpoint = |difference: &Difference| difference.live == BREAKPOINT;
     let found = modules.into_iter().filter(is_wanted).filter_map(|module| {
         let file = File::open(module.open_path()).ok()?;
@@ -92,7 +92,7 @@ pub struct Judge {
     /// What is done without a single step, as recordings here are told.
     emulated: Emulation,
     /// By device and inode.
-    known: HashMap<(u64, u64), Option<Places>>,
+    known: HashMap<(u64, u64), Option<ProbePlaces>>,
 }
 
 impl Judge {
@@ -113,7 +113,7 @@ impl Judge {
         let Breakpoints { module, offsets } = found;
         let emulated = self.emulated;
         let id = (module.device, module.inode);
-        let places = self.known.entry(id).or_insert_with(|| Places::of(&module, emulated));
+        let places = self.known.entry(id).or_insert_with(|| ProbePlaces::of(&module, emulated));
         let known = places.as_ref().map(|places| places.among(&offsets)).unwrap_or_default();
         let (certain, doubtful): (BTreeSet<u64>, BTreeSet<u64>) =
             offsets.into_iter().partition(|offset| known.contains(offset));
@@ -124,7 +124,7 @@ impl Judge {
 }
 
 /// Where rtrace may place probes in a file.
-struct Places {
+struct ProbePlaces {
     file: (u64, u64),
     /// Offsets in the file, in bytes, at which enters and jumps are seen.
     entries: BTreeSet<u64>,
@@ -132,9 +132,9 @@ struct Places {
     callers: Vec<Callers>,
 }
 
-impl Places {
+impl ProbePlaces {
     /// `None` where the file cannot be planned for.
-    fn of(module: &Module, emulated: Emulation) -> Option<Places> {
+    fn of(module: &Module, emulated: Emulation) -> Option<ProbePlaces> {
         let file = (module.device, module.inode);
         let path = module.open_path();
         let image = Arc::new(Image::open(&path).ok()?);
@@ -147,7 +147,7 @@ impl Places {
         let ifuncs = target::implementations(Some(module), &image, &exports);
         let sources = [LibrarySource::new(library, path.clone(), image, exports, ifuncs)];
         for keeps_accesses in [false, true] {
-            let options = plan::Options { emulated, keeps_accesses, ..plan::Options::default() };
+            let options = plan::PlanOptions { emulated, keeps_accesses, ..plan::PlanOptions::default() };
             let plan = plan::plan(&sources, &options, RegionId(0));
             let regions = plan.libraries.iter().flat_map(|library| &library.regions);
             entries.extend(regions.flat_map(|region| [region.entry.file_offset, region.region.file_offset]));
@@ -163,7 +163,7 @@ impl Places {
             callers
         });
         let callers = callers.collect();
-        Some(Places { file, entries, callers })
+        Some(ProbePlaces { file, entries, callers })
     }
 
     /// Those of these offsets that are such places.

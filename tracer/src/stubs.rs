@@ -27,8 +27,8 @@ use rtrace_plan::{Plan, PlannedRegion};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use self::elf::{Library, State};
-pub use self::program::{Obstacle, check};
+use self::elf::{AuditState, StubLibrary};
+pub use self::program::{StubObstacle, check};
 
 /// The variable that names audit libraries.
 const VARIABLE: &str = "LD_AUDIT";
@@ -40,7 +40,7 @@ const NAME: &str = "rtrace-stubs.so";
 pub enum NoStubs {
     /// It can have none.
     #[error("stubs unavailable, so some functions stay expensive to trace: {0}")]
-    Obstacle(#[from] Obstacle),
+    Obstacle(#[from] StubObstacle),
     /// There is nothing to write.
     #[error("stubs unavailable: no function needs a stub, or none can have one")]
     NoFunction,
@@ -74,7 +74,7 @@ impl Stubs {
         let mut libraries = Vec::new();
         for library in &plan.libraries {
             let stubs = library.regions.iter().filter_map(PlannedRegion::stub).collect();
-            libraries.push(Library { device: library.library.device, inode: library.library.inode, stubs });
+            libraries.push(StubLibrary { device: library.library.device, inode: library.library.inode, stubs });
             let with_stub = library.regions.iter().filter(|planned| planned.stub().is_some());
             regions.extend(with_stub.map(|planned| planned.region.id));
         }
@@ -84,7 +84,7 @@ impl Stubs {
         let flags = if reach.dlsym { audit::DLSYM } else { 0 };
         let own = own_libraries().map_or(0, |value| (VARIABLE.len() + 1 + value.len()) as u64);
         let file = File::from(rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
-        let library = elf::write(&libraries, &State { flags, own, descriptor: file.as_raw_fd() });
+        let library = elf::write(&libraries, &AuditState { flags, own, descriptor: file.as_raw_fd() });
         fill(&file, &library.bytes)?;
         let mut offsets: Vec<(RegionId, u64)> = regions.into_iter().zip(library.sites.into_iter().flatten()).collect();
         offsets.sort_unstable();

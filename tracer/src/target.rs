@@ -13,13 +13,13 @@ use std::sync::Arc;
 use rtrace_code::{choices, parallel};
 use rtrace_model::{Library, LibraryId, escape, text_of_os};
 use rtrace_plan::LibrarySource;
-use rtrace_symbolizer::address_space::AddressSpace;
+use rtrace_symbolizer::address_space::{AddressSpace, FileId};
 use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Exports, Image, Uses, debug_places, ifunc, parts, select, soname};
 
 use crate::host;
-use crate::perf::mappings::Mapping;
+use crate::perf::mappings::CodeMapping;
 use crate::{altered, named, translated};
 
 /// The option by which node moves its code to huge pages.
@@ -120,13 +120,13 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         let mapped = modules::of_process(pid)?;
         modules.extend(mapped.into_iter().map(|module| (program == Some(module_id(&module)), module)));
     }
-    let mut files = BTreeMap::<(u64, u64), File<'_>>::new();
+    let mut files = BTreeMap::<(u64, u64), ChosenFile<'_>>::new();
     for pattern in patterns {
         let is_chosen = |is_program: bool, module: &Module| match pattern.as_str() {
             EXECUTABLE => is_program,
             _ => module.is_named(pattern),
         };
-        let file = |module| (module_id(module), File::Mapped(module));
+        let file = |module| (module_id(module), ChosenFile::Mapped(module));
         let mapped = modules.iter().filter(|(is_program, module)| is_chosen(*is_program, module));
         let mut found: Vec<_> = mapped.map(|(_, module)| file(module)).collect();
         if found.is_empty() {
@@ -135,7 +135,7 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         }
         if found.is_empty() && pattern.contains('/') && Path::new(pattern).is_file() {
             let path = Path::new(pattern).to_owned();
-            found.push((identity(&path)?, File::NotYetMapped(path)));
+            found.push((identity(&path)?, ChosenFile::NotYetMapped(path)));
         }
         if let Some((pid, path)) = found.is_empty().then(|| not_executed(pids, pattern)).flatten() {
             return Err(Error::NotInPlace { path, pid });
@@ -157,8 +157,8 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
     let files: Vec<_> = files.iter().zip(0..).collect();
     let libraries = parallel::map(&files, |&((&id, file), library)| {
         let module = match file {
-            File::Mapped(module) => Some(*module),
-            File::NotYetMapped(_) => None,
+            ChosenFile::Mapped(module) => Some(*module),
+            ChosenFile::NotYetMapped(_) => None,
         };
         images.source(id, LibraryId(library), file.name(), &file.path(), module)
     });
@@ -260,7 +260,7 @@ pub fn late_loads(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u
 }
 
 /// As [`late_loads`], for the one file that was mapped, whatever its name.
-pub fn copied(mapping: &Mapping, known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+pub fn copied(mapping: &CodeMapping, known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
     loaded(&[mapping.pid], |module| module_id(module) == mapping.file, known, first)
 }
 
@@ -302,33 +302,33 @@ pub fn maps(pid: u32, library: &Library) -> bool {
 }
 
 /// A file that was chosen in running processes.
-enum File<'a> {
+enum ChosenFile<'a> {
     Mapped(&'a Module),
     /// Named by its path: probes are in before it is loaded.
     NotYetMapped(PathBuf),
 }
 
-impl File<'_> {
+impl ChosenFile<'_> {
     /// The path as the processes see it.
     fn name(&self) -> &Path {
         match self {
-            File::Mapped(module) => &module.path,
-            File::NotYetMapped(path) => path,
+            ChosenFile::Mapped(module) => &module.path,
+            ChosenFile::NotYetMapped(path) => path,
         }
     }
 
     /// A path by which we reach the file.
     fn path(&self) -> PathBuf {
         match self {
-            File::Mapped(module) => module.open_path(),
-            File::NotYetMapped(path) => path.clone(),
+            ChosenFile::Mapped(module) => module.open_path(),
+            ChosenFile::NotYetMapped(path) => path.clone(),
         }
     }
 }
 
 /// As [`late_loads`], for a mapping that the kernel told of: also if the process has given it up
 /// again, as the file's path is known.
-pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+pub fn mapped(mapping: &CodeMapping, patterns: &[String], known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
     let target = late_loads(&[mapping.pid], patterns, known, first);
     if !target.libraries.is_empty() {
         return target;
@@ -353,13 +353,13 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
 }
 
 /// Whether one of these patterns names the file that was mapped.
-pub fn is_named(mapping: &Mapping, patterns: &[String]) -> bool {
+pub fn is_named(mapping: &CodeMapping, patterns: &[String]) -> bool {
     let soname = || places(mapping).iter().find_map(|path| soname(path));
     patterns.iter().any(|pattern| select::names(pattern, &mapping.path, soname))
 }
 
 /// Where the file that was mapped may be in reach: in the root folder of its process, or in ours.
-fn places(mapping: &Mapping) -> [PathBuf; 2] {
+fn places(mapping: &CodeMapping) -> [PathBuf; 2] {
     let in_its_root = format!("/proc/{}/root{}", mapping.pid, mapping.path.display());
     [PathBuf::from(in_its_root), mapping.path.clone()]
 }
@@ -476,9 +476,6 @@ pub(crate) fn implementations(mapped: Option<&Module>, image: &Image, exports: &
     known.dedup_by_key(|resolved| (resolved.function, resolved.address));
     known
 }
-
-/// Device and inode.
-type FileId = (u64, u64);
 
 /// A file with its name, and a path at which we reach it.
 type NamedFile<'a> = (FileId, &'a Path, PathBuf);

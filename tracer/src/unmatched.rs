@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rtrace_model::escape;
-use rtrace_plan::{LibrarySource, Options, Plan, Selector, Subject};
+use rtrace_plan::{LibrarySource, Plan, PlanOptions, SelectedFunction, Selector};
 use rtrace_symbolizer::{Function, select};
 
 use crate::flight::Trigger;
@@ -56,7 +56,7 @@ impl Error {
 ///
 /// # Errors
 /// No pattern matches, or nothing is left of what matches.
-pub fn check(target: &Target, options: &Options) -> Result<Vec<String>, Error> {
+pub fn check(target: &Target, options: &PlanOptions) -> Result<Vec<String>, Error> {
     let unmatched = match check_patterns(&target.libraries, options) {
         // It may be a function of a library that is not known yet.
         Err(_) if !target.awaited.is_empty() => Vec::new(),
@@ -65,7 +65,7 @@ pub fn check(target: &Target, options: &Options) -> Result<Vec<String>, Error> {
     Ok(target.remarks.iter().cloned().chain(unmatched).collect())
 }
 
-fn check_patterns(libraries: &[LibrarySource], options: &Options) -> Result<Vec<String>, Error> {
+fn check_patterns(libraries: &[LibrarySource], options: &PlanOptions) -> Result<Vec<String>, Error> {
     let of_names = |selectors: &'_ [Selector]| -> Vec<Selector> {
         selectors.iter().filter(|selector| !selector.is_of_source()).cloned().collect()
     };
@@ -105,7 +105,7 @@ fn check_patterns(libraries: &[LibrarySource], options: &Options) -> Result<Vec<
 }
 
 /// Whether one of the functions of a library, or of the symbols that are taken for none, is such.
-fn any(source: &LibrarySource, is_such: impl Fn(&Subject<'_>) -> bool) -> bool {
+fn any(source: &LibrarySource, is_such: impl Fn(&SelectedFunction<'_>) -> bool) -> bool {
     let functions = source.exports.functions.iter().chain(&source.exports.untyped);
     let implementations = source.ifuncs.iter();
     let implementations =
@@ -116,7 +116,7 @@ fn any(source: &LibrarySource, is_such: impl Fn(&Subject<'_>) -> bool) -> bool {
             .exports
             .refused
             .iter()
-            .any(|refused| is_such(&Subject { name: &refused.name, mark: "", symbols: &[], source: None }))
+            .any(|refused| is_such(&SelectedFunction { name: &refused.name, mark: "", symbols: &[], source: None }))
 }
 
 /// The functions of libraries whose names resemble a pattern, as they are selected.

@@ -14,7 +14,7 @@ use rtrace_model::{
     ValueType, Values,
 };
 use rtrace_plan::{Capture, LibrarySource, Plan, PlannedRegion};
-use rtrace_signatures::{At, Code, ColumnType, Fetch, MetricUnit, Op, Program};
+use rtrace_signatures::{At, ColumnType, Fetch, FetchProgram, MetricUnit, Op, OpCode};
 
 /// The words of values that a call of these libraries has at the most.
 pub fn words(sources: &[LibrarySource]) -> u32 {
@@ -61,27 +61,30 @@ pub struct Prepared<'a> {
 
 impl Prepared<'_> {
     /// What is in the way of a region's values, or of one of its metrics.
-    fn obstacle(&self, region: RegionId, capture: &Capture) -> Option<Obstacle> {
+    fn obstacle(&self, region: RegionId, capture: &Capture) -> Option<ValueObstacle> {
         let metrics = &capture.signature.metrics;
         let at_return = capture.keeps_at_return();
         if region.0 >= MAX_PROGRAMS {
-            Some(Obstacle::TooManyRegions)
+            Some(ValueObstacle::TooManyRegions)
         } else if usize::from(capture.program.words) > self.words {
-            Some(Obstacle::TooManyWords)
+            Some(ValueObstacle::TooManyWords)
         } else if at_return.and(self.at_return) != at_return {
-            Some(Obstacle::AtReturn)
+            Some(ValueObstacle::AtReturn)
         } else if metrics.len() > MAX_SUMS {
-            Some(Obstacle::TooManyMetrics)
+            Some(ValueObstacle::TooManyMetrics)
         } else {
             let is_counted = |name: &str| self.metrics.iter().any(|counter| counter.name == name);
-            metrics.iter().find(|metric| !is_counted(&metric.name)).map(|metric| Obstacle::Metric(metric.name.clone()))
+            metrics
+                .iter()
+                .find(|metric| !is_counted(&metric.name))
+                .map(|metric| ValueObstacle::Metric(metric.name.clone()))
         }
     }
 }
 
 /// Why values are not recorded that a plan has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Obstacle {
+enum ValueObstacle {
     TooManyRegions,
     TooManyWords,
     AtReturn,
@@ -91,17 +94,19 @@ enum Obstacle {
     NoStub(String),
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for ValueObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let late = "the library was loaded after the recording had begun";
         match self {
-            Obstacle::TooManyRegions => write!(f, "only {MAX_PROGRAMS} functions may have values"),
-            Obstacle::TooManyWords => write!(f, "{late}, and its calls have more values than others"),
-            Obstacle::AtReturn => write!(f, "{late}, and others have no such values at their returns"),
-            Obstacle::TooManyMetrics => write!(f, "it has more than {MAX_SUMS} metrics"),
-            Obstacle::Stub => write!(f, "`errno` is not known of calls that come by its stub"),
-            Obstacle::NoStub(reason) => write!(f, "only a stub can read vector registers, and it has none: {reason}"),
-            Obstacle::Metric(name) => write!(f, "{late}, and its metric {name} is not counted"),
+            ValueObstacle::TooManyRegions => write!(f, "only {MAX_PROGRAMS} functions may have values"),
+            ValueObstacle::TooManyWords => write!(f, "{late}, and its calls have more values than others"),
+            ValueObstacle::AtReturn => write!(f, "{late}, and others have no such values at their returns"),
+            ValueObstacle::TooManyMetrics => write!(f, "it has more than {MAX_SUMS} metrics"),
+            ValueObstacle::Stub => write!(f, "`errno` is not known of calls that come by its stub"),
+            ValueObstacle::NoStub(reason) => {
+                write!(f, "only a stub can read vector registers, and it has none: {reason}")
+            }
+            ValueObstacle::Metric(name) => write!(f, "{late}, and its metric {name} is not counted"),
         }
     }
 }
@@ -125,7 +130,7 @@ impl Captured {
             for planned in &library.regions {
                 let Some(capture) = &planned.capture else { continue };
                 let region = &planned.region;
-                let mut tell = |obstacle: Obstacle| {
+                let mut tell = |obstacle: ValueObstacle| {
                     let (library, region) = (library.library.path.clone(), region.name.clone());
                     missing.push(EventKind::NoValues { library, region, reason: obstacle.to_string() });
                 };
@@ -135,12 +140,12 @@ impl Captured {
                 }
                 let errno = errno(planned, capture);
                 if errno.is_some_and(|(_, flag)| flag == FetchFlag::RT_FETCH_WORDS) && planned.stub().is_some() {
-                    tell(Obstacle::Stub);
+                    tell(ValueObstacle::Stub);
                 }
                 if !capture.vectors().is_empty()
                     && let Some(reason) = no_stub(planned)
                 {
-                    tell(Obstacle::NoStub(reason));
+                    tell(ValueObstacle::NoStub(reason));
                 }
                 programs
                     .set_program(region.id.0, &record_of(capture, prepared.metrics, errno, &planned.entry.registers))?;
@@ -268,7 +273,7 @@ fn no_stub(planned: &PlannedRegion) -> Option<String> {
 
 /// How the kernel side finds the address of `errno`, if it is read, where the region's entry is seen; a stub is elsewhere.
 fn errno(planned: &PlannedRegion, capture: &Capture) -> Option<(i32, FetchFlag)> {
-    if !capture.program.fetches.iter().any(|fetch| fetch.op.code == Code::ErrnoAddress) {
+    if !capture.program.fetches.iter().any(|fetch| fetch.op.code == OpCode::ErrnoAddress) {
         return None;
     }
     let site = capture.address + (planned.entry.file_offset - planned.region.file_offset);
@@ -288,7 +293,7 @@ fn record_of(
     errno: Option<(i32, FetchFlag)>,
     registers: &Registers,
 ) -> ProgramRecord {
-    let Program { fetches, metrics: slots, .. } = &capture.program;
+    let FetchProgram { fetches, metrics: slots, .. } = &capture.program;
     let mut record = ProgramRecord {
         enters: capture.program.at_enter() as u8,
         count: fetches.len() as u8,
@@ -319,13 +324,13 @@ fn fetch_of(fetch: &Fetch, errno: Option<(i32, FetchFlag)>, registers: &Register
     let number = second.map_or(number, i32::from);
     let record = FetchRecord { op, target, source, flags: flags as u8, number };
     match (code, errno) {
-        (Code::Register, _) => FetchRecord { source: registers.of(number as u8), number: 0, ..record },
-        (Code::Vector, _) => FetchRecord { number: vector_slot(number as u8).into(), ..record },
-        (Code::ErrnoAddress, Some((number, flag))) => {
+        (OpCode::Register, _) => FetchRecord { source: registers.of(number as u8), number: 0, ..record },
+        (OpCode::Vector, _) => FetchRecord { number: vector_slot(number as u8).into(), ..record },
+        (OpCode::ErrnoAddress, Some((number, flag))) => {
             FetchRecord { number, flags: record.flags | flag.0 as u8, ..record }
         }
         // Behind a null pointer, nothing is read.
-        (Code::ErrnoAddress, None) => FetchRecord { op: Code::Number as u8, ..record },
+        (OpCode::ErrnoAddress, None) => FetchRecord { op: OpCode::Number as u8, ..record },
         _ => record,
     }
 }
@@ -339,20 +344,20 @@ mod tests {
     #[test]
     fn operations_have_the_numbers_of_the_kernel_side() {
         let pairs = [
-            (Code::Register, FetchCode::RT_FETCH_REGISTER),
-            (Code::Stack, FetchCode::RT_FETCH_STACK),
-            (Code::Memory, FetchCode::RT_FETCH_MEMORY),
-            (Code::Text, FetchCode::RT_FETCH_TEXT),
-            (Code::Result, FetchCode::RT_FETCH_RESULT),
-            (Code::Number, FetchCode::RT_FETCH_NUMBER),
-            (Code::Shift, FetchCode::RT_FETCH_SHIFT),
-            (Code::Multiply, FetchCode::RT_FETCH_MULTIPLY),
-            (Code::Add, FetchCode::RT_FETCH_ADD),
-            (Code::Subtract, FetchCode::RT_FETCH_SUBTRACT),
-            (Code::Max, FetchCode::RT_FETCH_MAX),
-            (Code::Min, FetchCode::RT_FETCH_MIN),
-            (Code::ErrnoAddress, FetchCode::RT_FETCH_VARIABLE),
-            (Code::Vector, FetchCode::RT_FETCH_VECTOR),
+            (OpCode::Register, FetchCode::RT_FETCH_REGISTER),
+            (OpCode::Stack, FetchCode::RT_FETCH_STACK),
+            (OpCode::Memory, FetchCode::RT_FETCH_MEMORY),
+            (OpCode::Text, FetchCode::RT_FETCH_TEXT),
+            (OpCode::Result, FetchCode::RT_FETCH_RESULT),
+            (OpCode::Number, FetchCode::RT_FETCH_NUMBER),
+            (OpCode::Shift, FetchCode::RT_FETCH_SHIFT),
+            (OpCode::Multiply, FetchCode::RT_FETCH_MULTIPLY),
+            (OpCode::Add, FetchCode::RT_FETCH_ADD),
+            (OpCode::Subtract, FetchCode::RT_FETCH_SUBTRACT),
+            (OpCode::Max, FetchCode::RT_FETCH_MAX),
+            (OpCode::Min, FetchCode::RT_FETCH_MIN),
+            (OpCode::ErrnoAddress, FetchCode::RT_FETCH_VARIABLE),
+            (OpCode::Vector, FetchCode::RT_FETCH_VECTOR),
         ];
         assert!(pairs.iter().all(|(ours, theirs)| *ours as u32 == theirs.0));
     }

@@ -15,7 +15,7 @@ use rtrace_bpf::Counter;
 use rtrace_model::{Base, Metric, MetricId, Scope, Span};
 
 pub use error::Error;
-pub use hold::Held;
+pub use hold::HeldProcess;
 pub use name::{Access, Name, Number};
 pub use place::{of_command, of_processes};
 pub use watching::Watching;

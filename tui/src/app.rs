@@ -14,7 +14,7 @@ use crate::theme::Theme;
 
 /// What is to be done outside the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub enum Outside {
     /// Nothing but to draw again.
     Continue,
     /// The user wants to leave.
@@ -67,7 +67,7 @@ pub struct App {
     /// The function of the detail view.
     pub focus: Option<RegionId>,
     /// The timeline's part of the time.
-    pub window: Window,
+    pub window: TimeWindow,
     /// The call that is looked at.
     pub call: Option<Slow>,
     /// The views from which others were opened, the first one first.
@@ -100,14 +100,14 @@ pub struct App {
 
 /// A part of the time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct TimeWindow {
     /// Its length.
     pub length: u64,
     /// Its end; absent where it is the present.
     pub end: Option<u64>,
 }
 
-impl Window {
+impl TimeWindow {
     const SHORTEST: u64 = 1_000;
     const LONGEST: u64 = 3_600_000_000_000;
 
@@ -124,15 +124,15 @@ impl Window {
 
     /// Shows a span of time with some before and after it.
     pub fn show(&mut self, from: u64, length: u64, now: u64) {
-        let margin = (length / 8).max(Window::SHORTEST / 4);
-        self.length = length.saturating_add(2 * margin).clamp(Window::SHORTEST, Window::LONGEST);
+        let margin = (length / 8).max(TimeWindow::SHORTEST / 4);
+        self.length = length.saturating_add(2 * margin).clamp(TimeWindow::SHORTEST, TimeWindow::LONGEST);
         let end = from.saturating_add(length).saturating_add(margin);
         self.end = (end < now).then_some(end);
     }
 
     /// Keeps the middle in its place, or the present at the end.
     pub fn zoom(&mut self, length: u64) {
-        let length = length.clamp(Window::SHORTEST, Window::LONGEST);
+        let length = length.clamp(TimeWindow::SHORTEST, TimeWindow::LONGEST);
         if let Some(end) = &mut self.end {
             *end = (*end - (self.length / 2).min(*end)) + length / 2;
         }
@@ -150,12 +150,12 @@ pub struct Targets {
     /// Rows of the list of the view.
     pub rows: Rect,
     /// Rows that are not a line each, or that several lists have.
-    pub spots: Vec<Spot>,
+    pub spots: Vec<ScreenRow>,
 }
 
 /// A row on the screen.
 #[derive(Clone, Copy, Debug)]
-pub struct Spot {
+pub struct ScreenRow {
     /// Where it is.
     pub area: Rect,
     /// The list, of those of the view.
@@ -177,7 +177,7 @@ impl App {
             tree_of: None,
             threads: List::default(),
             focus: None,
-            window: Window { length: 1_000_000_000, end: None },
+            window: TimeWindow { length: 1_000_000_000, end: None },
             call: None,
             trail: Vec::new(),
             filter: String::new(),
@@ -201,7 +201,7 @@ impl App {
         if part(&stored) != part(&self.stored)
             && let Some(range) = part(&stored)
         {
-            self.window = Window { length: range.length().max(1), end: None };
+            self.window = TimeWindow { length: range.length().max(1), end: None };
         }
         self.stored = stored;
     }

@@ -37,7 +37,7 @@ pub enum Align {
 
 /// How a column takes its cells.
 #[derive(Clone, Copy, Debug)]
-pub enum Width {
+pub enum ColumnWidth {
     /// So many.
     Cells(u16, Align),
     /// What the others leave.
@@ -46,36 +46,36 @@ pub enum Width {
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Column<'a> {
+pub struct TableColumn<'a> {
     /// Its title, with the unit where its values have none; not escaped.
     pub title: &'a str,
     /// Its cells.
-    pub width: Width,
+    pub width: ColumnWidth,
     /// The columns of text that a table must have for this one to be shown.
     pub from: u16,
     /// Whether its title names a unit.
     is_of_times: bool,
 }
 
-impl<'a> Column<'a> {
+impl<'a> TableColumn<'a> {
     /// A column of numbers.
-    pub const fn number(title: &'a str, cells: u16, from: u16) -> Column<'a> {
-        Column { title, width: Width::Cells(cells, Align::Right), from, is_of_times: false }
+    pub const fn number(title: &'a str, cells: u16, from: u16) -> TableColumn<'a> {
+        TableColumn { title, width: ColumnWidth::Cells(cells, Align::Right), from, is_of_times: false }
     }
 
     /// A column of times, whose title has room for a unit and the mark of the order.
-    pub const fn time(title: &'a str, cells: u16, from: u16) -> Column<'a> {
-        Column { is_of_times: true, ..Column::number(title, cells, from) }
+    pub const fn time(title: &'a str, cells: u16, from: u16) -> TableColumn<'a> {
+        TableColumn { is_of_times: true, ..TableColumn::number(title, cells, from) }
     }
 
     /// A column of words.
-    pub const fn words(title: &'a str, cells: u16, from: u16) -> Column<'a> {
-        Column { title, width: Width::Cells(cells, Align::Left), from, is_of_times: false }
+    pub const fn words(title: &'a str, cells: u16, from: u16) -> TableColumn<'a> {
+        TableColumn { title, width: ColumnWidth::Cells(cells, Align::Left), from, is_of_times: false }
     }
 
     /// The column of names.
-    pub const fn rest(title: &'a str) -> Column<'a> {
-        Column { title, width: Width::Rest, from: 0, is_of_times: false }
+    pub const fn rest(title: &'a str) -> TableColumn<'a> {
+        TableColumn { title, width: ColumnWidth::Rest, from: 0, is_of_times: false }
     }
 }
 
@@ -160,21 +160,21 @@ impl<'a> Cell<'a> {
 
 /// A table to draw: its place, columns and marked title.
 #[derive(Clone, Copy, Debug)]
-pub struct Table<'a> {
+pub struct TableFrame<'a> {
     /// Where it is.
     pub area: Rect,
     /// Its columns, as many as fit.
-    pub columns: &'a [Column<'a>],
+    pub columns: &'a [TableColumn<'a>],
     /// The column that gives the order, with the glyph of that.
     pub order: Option<(usize, &'static str)>,
     /// Whether keys move through it, so that a row is marked.
     pub is_active: bool,
 }
 
-impl<'a> Table<'a> {
+impl<'a> TableFrame<'a> {
     /// The table of a view, in the order of its rows.
-    pub fn plain(area: Rect, columns: &'a [Column<'a>]) -> Table<'a> {
-        Table { area, columns, order: None, is_active: true }
+    pub fn plain(area: Rect, columns: &'a [TableColumn<'a>]) -> TableFrame<'a> {
+        TableFrame { area, columns, order: None, is_active: true }
     }
 }
 
@@ -238,11 +238,11 @@ impl Canvas<'_> {
     /// of its columns are.
     pub fn table<'t, K: Copy + PartialEq>(
         &mut self,
-        table: Table<'_>,
+        table: TableFrame<'_>,
         list: &mut List<K>,
         row: impl Fn(K) -> Vec<Cell<'t>>,
     ) -> Vec<(usize, Rect)> {
-        let Table { area, columns, order, is_active } = table;
+        let TableFrame { area, columns, order, is_active } = table;
         if area.is_empty() {
             return Vec::new();
         }
@@ -275,7 +275,7 @@ impl Canvas<'_> {
     /// The unit of the times of a column; absent where it has none.
     fn unit(
         &mut self,
-        column: &Column<'_>,
+        column: &TableColumn<'_>,
         index: usize,
         place: Rect,
         rows: &[(usize, Vec<Cell<'_>>)],
@@ -292,7 +292,7 @@ impl Canvas<'_> {
         Some(unit)
     }
 
-    fn put_title(&mut self, place: Rect, column: &Column<'_>, unit: Option<Unit>, mark: Option<&str>) {
+    fn put_title(&mut self, place: Rect, column: &TableColumn<'_>, unit: Option<Unit>, mark: Option<&str>) {
         let unit = unit.map_or_else(String::new, |unit| format!(" {}", unit.name));
         let title = format!("{}{unit}{}", column.title, mark.unwrap_or_default());
         let style = self.theme.title();
@@ -325,25 +325,26 @@ impl Canvas<'_> {
 /// Cells beside a bar for a share in percent.
 const NUMBER: u16 = 6;
 
-impl Column<'_> {
+impl TableColumn<'_> {
     fn align(&self) -> Align {
         match self.width {
-            Width::Cells(_, align) => align,
-            Width::Rest => Align::Left,
+            ColumnWidth::Cells(_, align) => align,
+            ColumnWidth::Rest => Align::Left,
         }
     }
 }
 
 /// Where each column that is shown has its cells.
-fn places(columns: &[Column<'_>], area: Rect) -> Vec<(usize, Rect)> {
+fn places(columns: &[TableColumn<'_>], area: Rect) -> Vec<(usize, Rect)> {
     let shown = || columns.iter().enumerate().filter(|(_, column)| column.from <= area.width);
-    let fixed: u16 = shown().map(|(_, column)| if let Width::Cells(cells, _) = column.width { cells } else { 0 }).sum();
+    let fixed: u16 =
+        shown().map(|(_, column)| if let ColumnWidth::Cells(cells, _) = column.width { cells } else { 0 }).sum();
     let gaps = u16::try_from(shown().count().saturating_sub(1)).unwrap_or(0) * GAP;
     let rest = area.width.saturating_sub(fixed + gaps);
     let mut x = area.x;
     let mut places = Vec::new();
     for (index, column) in shown() {
-        let cells = if let Width::Cells(cells, _) = column.width { cells } else { rest };
+        let cells = if let ColumnWidth::Cells(cells, _) = column.width { cells } else { rest };
         let cells = cells.min(area.right().saturating_sub(x));
         places.push((index, Rect { x, y: area.y, width: cells, height: 1 }));
         x = (x + cells + GAP).min(area.right());

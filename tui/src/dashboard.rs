@@ -5,12 +5,12 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Position, Rect};
 use rtrace_model::{RegionId, Timestamp};
 
-use crate::app::{App, Fate, Flow, Spot, Targets};
+use crate::app::{App, Fate, Outside, ScreenRow, Targets};
 use crate::canvas::{Canvas, Units};
 use crate::key::{self, Action, Help};
 use crate::list::Rows;
 use crate::live::{Range, Stored};
-use crate::panel::{Panel, Subject};
+use crate::panel::{Panel, PanelSubject};
 use crate::state::{Span, State};
 use crate::theme::Theme;
 use crate::view::{self, activity, functions, header, help, question};
@@ -53,9 +53,9 @@ impl Dashboard {
     }
 
     /// Does what a key asks for.
-    pub fn press(&mut self, key: KeyEvent, state: &State) -> Flow {
+    pub fn press(&mut self, key: KeyEvent, state: &State) -> Outside {
         if key.kind == KeyEventKind::Release {
-            return Flow::Continue;
+            return Outside::Continue;
         }
         self.app.message = None;
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -63,25 +63,25 @@ impl Dashboard {
             return self.answer(key.code);
         }
         if self.app.typing && !is_control && self.type_filter(key.code, state) {
-            return Flow::Continue;
+            return Outside::Continue;
         }
         if let Some(action) = key::action(key, self.panels.len(), self.app.stored.is_some()) {
             return self.act(action, state);
         }
         let Dashboard { app, panels, .. } = self;
         let own = (!is_control).then(|| panels[app.view].press(key.code, app, state)).flatten();
-        own.unwrap_or(Flow::Continue)
+        own.unwrap_or(Outside::Continue)
     }
 
     /// Does what a click or a turn of the wheel asks for.
-    pub fn point(&mut self, mouse: MouseEvent, state: &State) -> Flow {
+    pub fn point(&mut self, mouse: MouseEvent, state: &State) -> Outside {
         let at = Position { x: mouse.column, y: mouse.row };
         match mouse.kind {
-            _ if self.app.asks => Flow::Continue,
+            _ if self.app.asks => Outside::Continue,
             MouseEventKind::ScrollDown => self.act(Action::Step(WHEEL), state),
             MouseEventKind::ScrollUp => self.act(Action::Step(-WHEEL), state),
             MouseEventKind::Down(MouseButton::Left) => self.click(at, state),
-            _ => Flow::Continue,
+            _ => Outside::Continue,
         }
     }
 
@@ -134,7 +134,7 @@ impl Dashboard {
         common.chain(of_panels).chain(stored).collect()
     }
 
-    fn click(&mut self, at: Position, state: &State) -> Flow {
+    fn click(&mut self, at: Position, state: &State) -> Outside {
         let Targets { tabs, titles, rows, spots } = &self.app.targets;
         if let Some(&(view, _)) = tabs.iter().find(|(_, tab)| tab.contains(at)) {
             return self.act(Action::Show(view), state);
@@ -143,36 +143,36 @@ impl Dashboard {
             self.app.reversed = column == self.app.order && !self.app.reversed;
             self.app.order = column;
             self.arrange(state);
-        } else if let Some(&Spot { part, place, .. }) = spots.iter().find(|spot| spot.area.contains(at)) {
+        } else if let Some(&ScreenRow { part, place, .. }) = spots.iter().find(|spot| spot.area.contains(at)) {
             let view = self.app.view;
             self.panels[view].point(part);
             return self.choose_or_enter(place, state);
         } else if rows.contains(at) && spots.is_empty() {
             let line = usize::from(at.y - rows.y);
             let list = self.rows();
-            let Some(place) = list.at_line(line) else { return Flow::Continue };
+            let Some(place) = list.at_line(line) else { return Outside::Continue };
             return self.choose_or_enter(place, state);
         }
-        Flow::Continue
+        Outside::Continue
     }
 
     /// A click on the row chosen opens it.
-    fn choose_or_enter(&mut self, place: usize, state: &State) -> Flow {
+    fn choose_or_enter(&mut self, place: usize, state: &State) -> Outside {
         if place == self.rows().place() {
             return self.act(Action::Enter, state);
         }
         self.choose(|list| list.choose(place));
-        Flow::Continue
+        Outside::Continue
     }
 
-    fn act(&mut self, action: Action, state: &State) -> Flow {
+    fn act(&mut self, action: Action, state: &State) -> Outside {
         let (view, views) = (self.app.view, self.panels.len());
         match action {
-            Action::End => return Flow::End(Fate::Keep),
+            Action::End => return Outside::End(Fate::Keep),
             Action::Quit => {
                 let is_recording = state.span == Span::Live && state.summary.is_none();
                 if !is_recording || self.app.fates.len() < 2 {
-                    return Flow::End(Fate::Keep);
+                    return Outside::End(Fate::Keep);
                 }
                 self.app.asks = true;
             }
@@ -187,21 +187,21 @@ impl Dashboard {
             Action::Enter => self.enter(state),
             Action::Back => self.back(state),
             Action::Filter => self.app.typing = true,
-            Action::Pause => return Flow::Pause,
-            Action::Export => return Flow::Export,
+            Action::Pause => return Outside::Pause,
+            Action::Export => return Outside::Export,
             Action::Earlier | Action::Later | Action::Narrower | Action::Wider | Action::Whole => {
                 return self.other_range(action, state);
             }
         }
-        Flow::Continue
+        Outside::Continue
     }
 
-    fn answer(&mut self, code: KeyCode) -> Flow {
+    fn answer(&mut self, code: KeyCode) -> Outside {
         if let Some(fate) = question::answer(code, &self.app.fates) {
-            return Flow::End(fate);
+            return Outside::End(fate);
         }
         self.app.asks = code != KeyCode::Esc;
-        Flow::Continue
+        Outside::Continue
     }
 
     /// Shows a view on its own account.
@@ -230,7 +230,7 @@ impl Dashboard {
         let Some(subject) = panels[from].opens() else { return };
         let Some(view) = panels.iter().position(|panel| panel.shows() == Some(subject)) else { return };
         let chosen = panels[from].chosen_function(app, state);
-        if subject == Subject::Function && chosen.is_none() {
+        if subject == PanelSubject::Function && chosen.is_none() {
             return;
         }
         panels[view].open(app, state);
@@ -266,13 +266,13 @@ impl Dashboard {
         panels[app.view].rows(app)
     }
 
-    fn other_range(&mut self, action: Action, state: &State) -> Flow {
+    fn other_range(&mut self, action: Action, state: &State) -> Outside {
         if state.is_folded && !state.awaits_calls {
             self.app.message =
                 Some("calls are aggregated, without their times: this is the whole recording".to_owned());
-            return Flow::Continue;
+            return Outside::Continue;
         }
-        let Some(Stored { whole, wanted, .. }) = self.app.stored else { return Flow::Continue };
+        let Some(Stored { whole, wanted, .. }) = self.app.stored else { return Outside::Continue };
         let length = wanted.length();
         let (from, length) = match action {
             Action::Earlier => (wanted.from.0.saturating_sub(length / 2), length),
@@ -281,7 +281,7 @@ impl Dashboard {
             Action::Wider => (wanted.from.0.saturating_sub(length / 2), length.saturating_mul(2)),
             _ => (whole.from.0, whole.length()),
         };
-        Flow::Look(part(whole, from, length))
+        Outside::Look(part(whole, from, length))
     }
 
     /// Takes a key into the filter; whether it was for the filter.
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn what_views_open_is_shown_by_one_other() {
         let dashboard = Dashboard::new("", Theme::of_environment(|_| None));
-        for subject in [Subject::Function, Subject::Thread, Subject::Call] {
+        for subject in [PanelSubject::Function, PanelSubject::Thread, PanelSubject::Call] {
             let showing = dashboard.panels.iter().filter(|other| other.shows() == Some(subject));
             assert_eq!(showing.count(), 1, "{subject:?}");
         }

@@ -28,6 +28,6 @@ mod view;
 pub use app::Fate;
 pub use canvas::Align;
 pub use live::{Handle, LiveSink, Range, live, stored};
-pub use pick::{Entries, Entry, Question, pick};
-pub use run::{Host, Shown, is_possible, run};
+pub use pick::{PickEntries, PickEntry, Question, pick};
+pub use run::{Host, ViewEnd, is_possible, run};
 pub use state::counters::{Derive, Derived};

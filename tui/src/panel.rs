@@ -6,18 +6,18 @@ use crossterm::event::KeyCode;
 use ratatui::layout::Rect;
 use rtrace_model::RegionId;
 
-use crate::app::{App, Flow};
+use crate::app::{App, Outside};
 use crate::canvas::Canvas;
 use crate::key::{Binding, Keys};
 use crate::list::Rows;
 use crate::state::State;
 
 /// What a key of one view does.
-pub type Act<P> = fn(&mut P, &mut App, &State) -> Flow;
+pub type Act<P> = fn(&mut P, &mut App, &State) -> Outside;
 
 /// What one view opens in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum PanelSubject {
     /// The function of the row chosen.
     Function,
     /// The thread of the row chosen.
@@ -39,7 +39,7 @@ pub trait Panel: Debug {
     }
 
     /// Does what a key of this view asks for; `None` where it has none such.
-    fn press(&mut self, _code: KeyCode, _app: &mut App, _state: &State) -> Option<Flow> {
+    fn press(&mut self, _code: KeyCode, _app: &mut App, _state: &State) -> Option<Outside> {
         None
     }
 
@@ -58,12 +58,12 @@ pub trait Panel: Debug {
     }
 
     /// What Enter opens, in the view that [`shows`](Panel::shows) it.
-    fn opens(&self) -> Option<Subject> {
+    fn opens(&self) -> Option<PanelSubject> {
         None
     }
 
     /// What is opened here, from other views.
-    fn shows(&self) -> Option<Subject> {
+    fn shows(&self) -> Option<PanelSubject> {
         None
     }
 

@@ -10,7 +10,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use crate::canvas::{Align, Canvas, Cell, Column, Table, Units};
+use crate::canvas::{Align, Canvas, Cell, TableColumn, TableFrame, Units};
 use crate::list::List;
 use crate::term::{self, Screen};
 use crate::theme::Theme;
@@ -36,7 +36,7 @@ pub struct Question<'a> {
 
 /// What can be chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct PickEntry {
     /// Which it is, whatever its place.
     pub key: usize,
     /// A text for each column. They may come from traced programs.
@@ -45,9 +45,9 @@ pub struct Entry {
 
 /// What is known now.
 #[derive(Clone, Debug, Default)]
-pub struct Entries {
+pub struct PickEntries {
     /// In the order in which they are shown.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<PickEntry>,
     /// What is said below them.
     pub note: String,
 }
@@ -60,7 +60,7 @@ pub struct Entries {
 pub fn pick(
     question: Question<'_>,
     stop: &AtomicBool,
-    fresh: &mut dyn FnMut() -> Option<Entries>,
+    fresh: &mut dyn FnMut() -> Option<PickEntries>,
 ) -> io::Result<Option<Vec<usize>>> {
     let mut screen = Screen::take()?;
     let theme = Theme::of_environment(|name| std::env::var(name).ok());
@@ -78,9 +78,9 @@ pub fn pick(
         }
         match event::read()? {
             Event::Key(key) => match picker.press(key) {
-                Answer::None => {}
-                Answer::Leave => return Ok(None),
-                Answer::Take(keys) => return Ok(Some(keys)),
+                PickAnswer::None => {}
+                PickAnswer::Leave => return Ok(None),
+                PickAnswer::Take(keys) => return Ok(Some(keys)),
             },
             Event::Mouse(mouse) => match mouse.kind {
                 MouseEventKind::ScrollDown => picker.list.step(1),
@@ -94,7 +94,7 @@ pub fn pick(
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
+enum PickAnswer {
     None,
     Leave,
     Take(Vec<usize>),
@@ -102,14 +102,14 @@ enum Answer {
 
 #[derive(Debug, Default)]
 struct Picker {
-    known: Entries,
+    known: PickEntries,
     list: List<usize>,
     filter: String,
     marked: Vec<usize>,
 }
 
 impl Picker {
-    fn learn(&mut self, known: Entries) {
+    fn learn(&mut self, known: PickEntries) {
         self.known = known;
         self.arrange();
     }
@@ -117,18 +117,18 @@ impl Picker {
     /// Shows the entries that have every word of the filter.
     fn arrange(&mut self) {
         let filter = self.filter.to_lowercase();
-        let has = |entry: &&Entry| {
+        let has = |entry: &&PickEntry| {
             let text = entry.cells.join(" ").to_lowercase();
             filter.split_whitespace().all(|word| text.contains(word))
         };
         self.list.set(self.known.entries.iter().filter(has).map(|entry| entry.key).collect());
     }
 
-    fn press(&mut self, key: KeyEvent) -> Answer {
+    fn press(&mut self, key: KeyEvent) -> PickAnswer {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Esc => return Answer::Leave,
-            KeyCode::Char('c' | 'd') if is_control => return Answer::Leave,
+            KeyCode::Esc => return PickAnswer::Leave,
+            KeyCode::Char('c' | 'd') if is_control => return PickAnswer::Leave,
             KeyCode::Char('u') if is_control => self.filter.clear(),
             KeyCode::Char(_) if is_control => {}
             KeyCode::Enter => return self.take(),
@@ -144,14 +144,14 @@ impl Picker {
             _ => {}
         }
         self.arrange();
-        Answer::None
+        PickAnswer::None
     }
 
-    fn take(&self) -> Answer {
+    fn take(&self) -> PickAnswer {
         match (self.marked.is_empty(), self.list.key()) {
-            (false, _) => Answer::Take(self.marked.clone()),
-            (true, Some(key)) => Answer::Take(vec![key]),
-            (true, None) => Answer::None,
+            (false, _) => PickAnswer::Take(self.marked.clone()),
+            (true, Some(key)) => PickAnswer::Take(vec![key]),
+            (true, None) => PickAnswer::None,
         }
     }
 
@@ -184,13 +184,13 @@ impl Picker {
             canvas.put_all(line(bottom - 1), [(Cow::from(self.known.note.as_str()), theme.accent())]);
         }
         let body = Rect { y: area.y + 2, height: area.height.saturating_sub(AROUND), ..area };
-        let mut columns = vec![Column::words(" ", 1, 0)];
+        let mut columns = vec![TableColumn::words(" ", 1, 0)];
         let column = |&(title, cells, align)| match align {
-            Align::Left => Column::words(title, cells, 0),
-            Align::Right => Column::number(title, cells, 0),
+            Align::Left => TableColumn::words(title, cells, 0),
+            Align::Right => TableColumn::number(title, cells, 0),
         };
         columns.extend(question.columns.iter().map(column));
-        columns.push(Column::rest(question.last));
+        columns.push(TableColumn::rest(question.last));
         let (entries, marked) = (&self.known.entries, &self.marked);
         let row = |key: usize| -> Vec<Cell<'_>> {
             let cells = entries.iter().find(|entry| entry.key == key).map(|entry| entry.cells.as_slice());
@@ -198,7 +198,7 @@ impl Picker {
             let texts = cells.unwrap_or_default().iter().map(|text| Cell::from(text.as_str()));
             std::iter::once(mark).chain(texts).collect()
         };
-        canvas.table(Table::plain(body, &columns), &mut self.list, row);
+        canvas.table(TableFrame::plain(body, &columns), &mut self.list, row);
         if self.list.rows().is_empty() {
             canvas.put_empty(body, if entries.is_empty() { "there is nothing to choose" } else { "nothing matches" });
         }
@@ -220,19 +220,20 @@ mod tests {
         Question { title: "Trace which process?", columns: &[("PID", 7, Align::Right)], last: "NAME", does: "choose" };
 
     fn picker() -> Picker {
-        let entry = |(key, name): (usize, &str)| Entry { key, cells: vec![(key * 100).to_string(), name.to_owned()] };
+        let entry =
+            |(key, name): (usize, &str)| PickEntry { key, cells: vec![(key * 100).to_string(), name.to_owned()] };
         let names = ["redis-server", "nginx: master", "nginx: worker", "a\u{1b}[2Jb"];
         let mut picker = Picker::default();
         let entries = names.into_iter().enumerate().map(entry).collect();
-        picker.learn(Entries { entries, note: "counting calls".to_owned() });
+        picker.learn(PickEntries { entries, note: "counting calls".to_owned() });
         picker
     }
 
-    fn press(picker: &mut Picker, keys: &[KeyCode]) -> Answer {
-        keys.iter().fold(Answer::None, |_, &code| picker.press(KeyEvent::from(code)))
+    fn press(picker: &mut Picker, keys: &[KeyCode]) -> PickAnswer {
+        keys.iter().fold(PickAnswer::None, |_, &code| picker.press(KeyEvent::from(code)))
     }
 
-    fn type_in(picker: &mut Picker, text: &str) -> Answer {
+    fn type_in(picker: &mut Picker, text: &str) -> PickAnswer {
         press(picker, &text.chars().map(KeyCode::Char).collect::<Vec<_>>())
     }
 
@@ -246,12 +247,12 @@ mod tests {
     #[test]
     fn what_is_typed_filters_and_enter_takes() {
         let mut picker = picker();
-        assert_eq!(press(&mut picker, &[KeyCode::Enter]), Answer::Take(vec![0]));
+        assert_eq!(press(&mut picker, &[KeyCode::Enter]), PickAnswer::Take(vec![0]));
         type_in(&mut picker, "WORK ngi");
         assert_eq!(picker.list.rows(), [2]);
-        assert_eq!(press(&mut picker, &[KeyCode::Enter]), Answer::Take(vec![2]));
+        assert_eq!(press(&mut picker, &[KeyCode::Enter]), PickAnswer::Take(vec![2]));
         type_in(&mut picker, "zzz");
-        assert_eq!(press(&mut picker, &[KeyCode::Enter]), Answer::None, "there is nothing to take");
+        assert_eq!(press(&mut picker, &[KeyCode::Enter]), PickAnswer::None, "there is nothing to take");
         assert!(screen(&mut picker, 60, 12).contains("nothing matches"));
         picker.press(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL));
         assert_eq!(picker.list.rows().len(), 4);
@@ -264,8 +265,8 @@ mod tests {
         press(&mut picker, &[KeyCode::Tab, KeyCode::Tab]);
         type_in(&mut picker, " master");
         assert!(screen(&mut picker, 60, 12).contains("2 marked"));
-        assert_eq!(press(&mut picker, &[KeyCode::Enter]), Answer::Take(vec![1, 2]));
-        assert_eq!(press(&mut picker, &[KeyCode::Home, KeyCode::Tab, KeyCode::Enter]), Answer::Take(vec![2]));
+        assert_eq!(press(&mut picker, &[KeyCode::Enter]), PickAnswer::Take(vec![1, 2]));
+        assert_eq!(press(&mut picker, &[KeyCode::Home, KeyCode::Tab, KeyCode::Enter]), PickAnswer::Take(vec![2]));
     }
 
     #[test]
@@ -275,14 +276,14 @@ mod tests {
         let mut known = picker.known.clone();
         known.entries.reverse();
         picker.learn(known);
-        assert_eq!(press(&mut picker, &[KeyCode::Enter]), Answer::Take(vec![1]));
+        assert_eq!(press(&mut picker, &[KeyCode::Enter]), PickAnswer::Take(vec![1]));
     }
 
     #[test]
     fn it_can_be_left() {
-        assert_eq!(press(&mut picker(), &[KeyCode::Esc]), Answer::Leave);
+        assert_eq!(press(&mut picker(), &[KeyCode::Esc]), PickAnswer::Leave);
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(picker().press(interrupt), Answer::Leave);
+        assert_eq!(picker().press(interrupt), PickAnswer::Leave);
     }
 
     #[test]

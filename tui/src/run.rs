@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crossterm::event::{self, Event};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::app::{Fate, Flow};
+use crate::app::{Fate, Outside};
 use crate::dashboard::Dashboard;
 use crate::export;
 use crate::live::Handle;
@@ -43,7 +43,7 @@ pub trait Host {
 
 /// How a view was left.
 #[derive(Debug)]
-pub struct Shown {
+pub struct ViewEnd {
     /// What the user wants to become of the recording.
     pub fate: Fate,
     /// The files that were written, as [`Host::save`] called them.
@@ -62,10 +62,10 @@ pub fn is_possible() -> bool {
 ///
 /// # Errors
 /// The terminal cannot be used, has gone, or was given back because another thread panicked.
-pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<Shown> {
+pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<ViewEnd> {
     let mut screen = Screen::take()?;
     let theme = Theme::of_environment(|name| std::env::var(name).ok());
-    let mut show = Show {
+    let mut show = ShownView {
         handle,
         host,
         dashboard: Dashboard::new(handle.target(), theme),
@@ -94,11 +94,11 @@ pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<Sh
         }
         show.freeze();
         let until = looked.map_or(tick, |then| tick.saturating_sub(then.elapsed()));
-        if let Flow::End(fate) = show.wait(&mut screen, until)? {
-            return Ok(Shown { fate, saved: show.saved });
+        if let Outside::End(fate) = show.wait(&mut screen, until)? {
+            return Ok(ViewEnd { fate, saved: show.saved });
         }
     }
-    Ok(Shown { fate: Fate::Keep, saved: show.saved })
+    Ok(ViewEnd { fate: Fate::Keep, saved: show.saved })
 }
 
 /// CPU time that this thread has taken, whatever else the machine does.
@@ -107,7 +107,7 @@ pub fn cpu_time() -> Duration {
 }
 
 /// A view while it is shown.
-struct Show<'a> {
+struct ShownView<'a> {
     handle: &'a Handle,
     host: &'a dyn Host,
     dashboard: Dashboard,
@@ -120,7 +120,7 @@ struct Show<'a> {
     saved: Vec<String>,
 }
 
-impl Show<'_> {
+impl ShownView<'_> {
     fn look<T>(&mut self, at: impl FnOnce(&mut Dashboard, &State) -> T) -> T {
         match &self.frozen {
             Some(state) if self.dashboard.app.paused => at(&mut self.dashboard, state),
@@ -141,7 +141,7 @@ impl Show<'_> {
 
     /// Takes keys until it is time to draw again: a tick after the last one, or at once where a key
     /// or a new size changed what is seen, but a frame after the last time.
-    fn wait(&mut self, screen: &mut Screen, tick: Duration) -> io::Result<Flow> {
+    fn wait(&mut self, screen: &mut Screen, tick: Duration) -> io::Result<Outside> {
         let drawn = Instant::now();
         let mut until = drawn + tick;
         let mut is_asked = false;
@@ -152,17 +152,17 @@ impl Show<'_> {
             let flow = self.look(|dashboard, state| match event {
                 Event::Key(key) => dashboard.press(key, state),
                 Event::Mouse(mouse) => dashboard.point(mouse, state),
-                _ => Flow::Continue,
+                _ => Outside::Continue,
             });
             match flow {
-                Flow::End(fate) => return Ok(Flow::End(fate)),
-                Flow::Pause => self.dashboard.app.paused = !self.dashboard.app.paused,
-                Flow::Export => self.export(screen),
-                Flow::Look(range) => {
+                Outside::End(fate) => return Ok(Outside::End(fate)),
+                Outside::Pause => self.dashboard.app.paused = !self.dashboard.app.paused,
+                Outside::Export => self.export(screen),
+                Outside::Look(range) => {
                     self.handle.want(range);
                     self.dashboard.app.set_stored(self.handle.stored());
                 }
-                Flow::Mute | Flow::Continue => {}
+                Outside::Mute | Outside::Continue => {}
             }
             if drawn.elapsed() >= FRAME {
                 break;
@@ -171,7 +171,7 @@ impl Show<'_> {
         if is_asked {
             self.answered = Some(Instant::now());
         }
-        Ok(Flow::Continue)
+        Ok(Outside::Continue)
     }
 
     fn freeze(&mut self) {

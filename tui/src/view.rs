@@ -30,10 +30,10 @@ pub fn panels() -> Vec<Box<dyn Panel>> {
     vec![
         Box::<functions::Functions>::default(),
         Box::<tree::CallTree>::default(),
-        Box::new(threads::Threads),
+        Box::new(threads::ThreadView),
         Box::<timeline::Timeline>::default(),
         Box::<detail::Detail>::default(),
-        Box::<plan::Plan>::default(),
+        Box::<plan::PlanView>::default(),
         Box::<events::Events>::default(),
     ]
 }

@@ -25,15 +25,15 @@ use anyhow::{Context as _, Result};
 
 use self::figures::{Goal, Ratios};
 use self::library::FUNCTIONS;
-use self::subject::{Subject, WORKS};
-use self::tracer::{Selection, Tools};
+use self::subject::{WORKS, Worker};
+use self::tracer::{BenchSelection, Tools};
 use crate::{packages, process};
 
 /// What can be measured alone, by name.
 pub const PARTS: [&str; 8] = ["loop", "counters", "values", "libraries", "programs", "many", "budget", "corrected"];
 
 /// A line of the table.
-struct Line {
+struct BenchLine {
     what: String,
     /// Of the value: a unit, or what it is a multiple of.
     unit: &'static str,
@@ -121,23 +121,23 @@ struct Bench {
 
 impl Bench {
     /// A function of the program that begins with a push.
-    fn pushes(&self) -> Selection {
-        Selection {
+    fn pushes(&self) -> BenchSelection {
+        BenchSelection {
             libraries: vec!["exe".to_owned()],
             file: self.program.clone(),
             functions: vec!["pushes".to_owned()],
-            ..Selection::default()
+            ..BenchSelection::default()
         }
     }
 
     /// The cost of a call where only the tracer works, and how it grows with threads: that of programs that
     /// do nothing does, too, as far as CPUs share what they work with.
-    fn tight_loop(&self) -> Result<Vec<Line>> {
+    fn tight_loop(&self) -> Result<Vec<BenchLine>> {
         // One thread, two and many, which make so many calls together: so many that it does not matter what a
         // thread costs that begins.
         const CALLS: f64 = 400_000.0;
         const LOOPS: [&str; 3] = ["loop 1 400000\n", "loop 2 200000\n", "loop 64 6250\n"];
-        let mut subject = Subject::start(&mut Command::new(&self.program), LOOPS[0])?;
+        let mut subject = Worker::start(&mut Command::new(&self.program), LOOPS[0])?;
         let pid = subject.pid();
         let mut work = |without: [f64; 3]| -> Result<[f64; 3]> {
             let mut times = [0.0; 3];
@@ -174,7 +174,7 @@ impl Bench {
             floor_of_two.push(least[1] / least[0]);
             floor_of_many.push(least[2] / least[0]);
         }
-        let line = |what: &str, unit, ratios, most: Option<f64>, remark: String| Line {
+        let line = |what: &str, unit, ratios, most: Option<f64>, remark: String| BenchLine {
             what: what.to_owned(),
             unit,
             ratios: Ratios(ratios),
@@ -195,9 +195,9 @@ impl Bench {
     }
 
     /// What each kind of counter adds to a call.
-    fn counters(&self) -> Result<Vec<Line>> {
+    fn counters(&self) -> Result<Vec<BenchLine>> {
         const CALLS: f64 = 200_000.0;
-        let mut subject = Subject::start(&mut Command::new(&self.program), "loop 1 200000\n")?;
+        let mut subject = Worker::start(&mut Command::new(&self.program), "loop 1 200000\n")?;
         let mut selection = self.pushes();
         let mut traced = |counters: &str| -> Result<f64> {
             selection.options = ["--counters", counters].map(str::to_owned).into();
@@ -213,7 +213,7 @@ impl Bench {
                 rounds.push(traced(names)? - without);
             }
         }
-        let line = |(rounds, (what, names)): (Vec<f64>, &(&str, &str))| Line {
+        let line = |(rounds, (what, names)): (Vec<f64>, &(&str, &str))| BenchLine {
             what: format!("added per call by {what}"),
             unit: "ns",
             ratios: Ratios(rounds),
@@ -224,7 +224,7 @@ impl Bench {
     }
 }
 
-fn page(lines: &[Line], rounds: u32) -> Result<String> {
+fn page(lines: &[BenchLine], rounds: u32) -> Result<String> {
     let kernel = process::output(Command::new("uname").arg("-r"))?;
     let bpftrace = process::output(Command::new("bpftrace").arg("--version"))?;
     let cpus = fs::read_to_string("/proc/cpuinfo").context("failed to read `/proc/cpuinfo`")?;
@@ -243,7 +243,7 @@ fn page(lines: &[Line], rounds: u32) -> Result<String> {
         cpu.map_or("a CPU without a name", |(_, name)| name),
         bpftrace.trim()
     );
-    for Line { what, unit, ratios, goal, remark } in lines {
+    for BenchLine { what, unit, ratios, goal, remark } in lines {
         if ratios.0.is_empty() {
             let goal = goal.as_ref().map_or_else(String::new, ToString::to_string);
             writeln!(page, "| {what} | not measured | {unit} | | {goal} | {remark} |")?;

@@ -94,9 +94,9 @@ fn is_allowed(expression: &str) -> bool {
     any_of(&mut words) && words.next().is_none()
 }
 
-type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
+type LicenceWords<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
 
-fn any_of(words: &mut Words<'_>) -> bool {
+fn any_of(words: &mut LicenceWords<'_>) -> bool {
     let mut allowed = all_of(words);
     while words.next_if_eq(&"OR").is_some() {
         allowed |= all_of(words);
@@ -104,7 +104,7 @@ fn any_of(words: &mut Words<'_>) -> bool {
     allowed
 }
 
-fn all_of(words: &mut Words<'_>) -> bool {
+fn all_of(words: &mut LicenceWords<'_>) -> bool {
     let mut allowed = one(words);
     while words.next_if_eq(&"AND").is_some() {
         allowed &= one(words);
@@ -113,7 +113,7 @@ fn all_of(words: &mut Words<'_>) -> bool {
 }
 
 /// A licence, or an expression in parentheses. One with an exception is judged without: it only allows more.
-fn one(words: &mut Words<'_>) -> bool {
+fn one(words: &mut LicenceWords<'_>) -> bool {
     let allowed = match words.next() {
         Some("(") => any_of(words) & words.next_if_eq(&")").is_some(),
         Some(licence) => ALLOWED.contains(&licence),

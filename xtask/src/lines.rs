@@ -29,11 +29,11 @@ const PACKAGES: [&str; 12] = [
 const EXTENSIONS: [&str; 9] = ["rs", "c", "h", "cpp", "py", "js", "css", "html", "sql"];
 
 /// A file by its path in the workspace, and its text.
-pub type Source = (PathBuf, String);
+pub type SourceText = (PathBuf, String);
 
 /// Lines of code of one package.
 #[derive(Clone, Copy, Default)]
-pub struct Lines {
+pub struct LineCount {
     pub product: usize,
     test: usize,
 }
@@ -41,7 +41,7 @@ pub struct Lines {
 /// Prints the lines of each package, and the sum.
 pub fn run() -> Result<()> {
     let (texts, test_modules) = texts(&EXTENSIONS)?;
-    let mut packages: BTreeMap<&str, Lines> = BTreeMap::new();
+    let mut packages: BTreeMap<&str, LineCount> = BTreeMap::new();
     for (file, text) in &texts {
         let package = PACKAGES.iter().find(|package| file.starts_with(package)).copied().unwrap_or("tests");
         let counted = count(file, text);
@@ -54,20 +54,20 @@ pub fn run() -> Result<()> {
         }
     }
     println!("{:20}{:>10}{:>10}", "package", "product", "tests");
-    let mut sum = Lines::default();
+    let mut sum = LineCount::default();
     for (package, lines) in packages {
         println!("{package:20}{:>10}{:>10}", lines.product, lines.test);
-        sum = Lines { product: sum.product + lines.product, test: sum.test + lines.test };
+        sum = LineCount { product: sum.product + lines.product, test: sum.test + lines.test };
     }
     println!("{:20}{:>10}{:>10}", "all", sum.product, sum.test);
     Ok(())
 }
 
 /// All files of these kinds, each by its path in the workspace with its text, and those that are tests.
-fn texts(extensions: &[&str]) -> Result<(Vec<Source>, HashSet<PathBuf>)> {
+fn texts(extensions: &[&str]) -> Result<(Vec<SourceText>, HashSet<PathBuf>)> {
     let mut files = Vec::new();
     collect(crate::root(), &mut files, &|path| has_extension(path, extensions))?;
-    let texts: Vec<Source> = files.iter().map(|file| read(file)).collect::<Result<_>>()?;
+    let texts: Vec<SourceText> = files.iter().map(|file| read(file)).collect::<Result<_>>()?;
     let test_modules = texts.iter().flat_map(|(file, text)| test_modules(file, text)).collect();
     Ok((texts, test_modules))
 }
@@ -76,7 +76,7 @@ fn texts(extensions: &[&str]) -> Result<(Vec<Source>, HashSet<PathBuf>)> {
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn product() -> Result<Vec<Source>> {
+pub fn product() -> Result<Vec<SourceText>> {
     let (texts, test_modules) = texts(&EXTENSIONS)?;
     let product = texts
         .into_iter()
@@ -88,7 +88,7 @@ fn without_tests(text: &str) -> String {
     with_tests(text).filter(|(_, is_of_test)| !is_of_test).map(|(line, _)| format!("{line}\n")).collect()
 }
 
-fn read(file: &Path) -> Result<Source> {
+fn read(file: &Path) -> Result<SourceText> {
     let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
     Ok((file.strip_prefix(crate::root()).unwrap_or(file).to_owned(), text))
 }
@@ -120,10 +120,10 @@ fn is_test(file: &Path, test_modules: &HashSet<PathBuf>) -> bool {
 }
 
 /// The lines of code of a file; `test`: those of its `#[cfg(test)]` modules.
-pub fn count(file: &Path, text: &str) -> Lines {
+pub fn count(file: &Path, text: &str) -> LineCount {
     let comment = if has_extension(file, &["py"]) { "#" } else { "//" };
     let has_blocks = has_extension(file, &["c", "h", "cpp", "js", "css"]);
-    let (mut lines, mut in_comment) = (Lines::default(), false);
+    let (mut lines, mut in_comment) = (LineCount::default(), false);
     for (line, in_test) in with_tests(text) {
         let code = line.trim();
         if in_comment || (has_blocks && code.starts_with("/*")) {

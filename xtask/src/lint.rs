@@ -9,10 +9,10 @@ use serde::Deserialize;
 use crate::{dependencies, packages, process, tidy};
 
 /// A name and what it runs.
-type Check = (&'static str, fn() -> Result<()>);
+type LintCheck = (&'static str, fn() -> Result<()>);
 
 /// The checks in their order, the quickest first.
-const CHECKS: [Check; 10] = [
+const CHECKS: [LintCheck; 10] = [
     ("fmt", fmt),
     ("tidy", tidy::run),
     ("packages", build_packages),
@@ -109,7 +109,7 @@ fn oldest_rust() -> Result<()> {
 
 #[derive(Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
-enum Message {
+enum LintMessage {
     CompilerArtifact {
         package_id: String,
         fresh: bool,
@@ -123,7 +123,7 @@ fn compiled(messages: &str) -> Result<Vec<String>> {
     let mut compiled = Vec::new();
     for line in messages.lines() {
         let message = serde_json::from_str(line).with_context(|| format!("failed to understand `{line}`"))?;
-        if let Message::CompilerArtifact { package_id, fresh: false } = message {
+        if let LintMessage::CompilerArtifact { package_id, fresh: false } = message {
             compiled.push(package_id);
         }
     }

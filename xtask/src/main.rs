@@ -30,7 +30,7 @@ use clap::{Parser, Subcommand};
 /// Everything a developer of rtrace runs
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask")]
-struct Cli {
+struct Xtask {
     #[command(subcommand)]
     task: Task,
 }
@@ -85,11 +85,11 @@ enum Task {
         programs: Vec<String>,
     },
     /// Attach to servers under load and detach or be killed again and again, and compare their code with its files
-    Soak(soak::Options),
+    Soak(soak::SoakOptions),
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().task {
+    let result = match Xtask::parse().task {
         Task::Demo => demo::run(),
         Task::Screens => screens::run(),
         Task::Test => test::run(),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::lines::{self, Source};
+use crate::lines::{self, SourceText};
 
 /// Modules that are known to use each other.
 const ALLOWED: [&[&str]; 2] =
@@ -21,12 +21,12 @@ const BUSY: [(&str, usize); 1] = [("tracer/src/recorder.rs", 28)];
 const MOST_IMPORTS: usize = 25;
 
 /// A module by the names on the way to it, with the package's folder in front.
-type Module = Vec<String>;
+type ModulePath = Vec<String>;
 
 /// What is against this in files of Rust, each with its text without tests.
-pub fn faults(files: &[Source]) -> Vec<String> {
+pub fn faults(files: &[SourceText]) -> Vec<String> {
     let rust = files.iter().filter_map(|(file, text)| Some((module_of(file)?, without_comments(text))));
-    let modules: BTreeMap<Module, String> = rust.collect();
+    let modules: BTreeMap<ModulePath, String> = rust.collect();
     let circles = circles(&arrows(&modules))
         .into_iter()
         .map(|circle| circle.iter().map(|module| module.join("::")).collect::<BTreeSet<_>>());
@@ -53,7 +53,7 @@ pub fn faults(files: &[Source]) -> Vec<String> {
 }
 
 /// The module in a file; `None` of files that are none.
-fn module_of(file: &Path) -> Option<Module> {
+fn module_of(file: &Path) -> Option<ModulePath> {
     let path = file.to_str()?.strip_suffix(".rs")?;
     let (package, path) = path.split_once("/src/")?;
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -66,11 +66,11 @@ fn without_comments(text: &str) -> String {
 }
 
 /// The modules that each uses, without its own children.
-fn arrows(modules: &BTreeMap<Module, String>) -> BTreeMap<&Module, BTreeSet<&Module>> {
+fn arrows(modules: &BTreeMap<ModulePath, String>) -> BTreeMap<&ModulePath, BTreeSet<&ModulePath>> {
     let nearest = |path: &[String]| {
         (1..=path.len()).rev().find_map(|length| modules.get_key_value(&path[..length])).map(|(module, _)| module)
     };
-    let mut given_on: BTreeMap<(&Module, String), &Module> = BTreeMap::new();
+    let mut given_on: BTreeMap<(&ModulePath, String), &ModulePath> = BTreeMap::new();
     for (module, text) in modules {
         for statement in text.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next()) {
             for path in expanded(statement) {
@@ -85,7 +85,7 @@ fn arrows(modules: &BTreeMap<Module, String>) -> BTreeMap<&Module, BTreeSet<&Mod
             }
         }
     }
-    let arrows_of = |(module, text): (&'_ Module, &String)| {
+    let arrows_of = |(module, text): (&'_ ModulePath, &String)| {
         let paths = mentions(text).into_iter().filter_map(|path| {
             let path = resolved(module, &path);
             let target = nearest(&path)?;
@@ -135,7 +135,7 @@ fn words(path: &str) -> Vec<String> {
 }
 
 /// The path from the package on.
-fn resolved(module: &Module, path: &str) -> Vec<String> {
+fn resolved(module: &ModulePath, path: &str) -> Vec<String> {
     let mut words = words(path);
     let mut base = module.clone();
     match words[0].as_str() {
@@ -150,16 +150,17 @@ fn resolved(module: &Module, path: &str) -> Vec<String> {
 }
 
 /// The sets of modules that lead to each other.
-fn circles<'a>(arrows: &BTreeMap<&'a Module, BTreeSet<&'a Module>>) -> BTreeSet<BTreeSet<&'a Module>> {
-    let reached = |from: &'a Module| {
+fn circles<'a>(arrows: &BTreeMap<&'a ModulePath, BTreeSet<&'a ModulePath>>) -> BTreeSet<BTreeSet<&'a ModulePath>> {
+    let reached = |from: &'a ModulePath| {
         let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
         while let Some(module) = next.pop() {
             next.extend(arrows.get(module).into_iter().flatten().filter(|&target| reached.insert(*target)));
         }
         reached
     };
-    let all: BTreeMap<&Module, BTreeSet<&Module>> = arrows.keys().map(|&module| (module, reached(module))).collect();
-    let circle = |module: &'a Module| {
+    let all: BTreeMap<&ModulePath, BTreeSet<&ModulePath>> =
+        arrows.keys().map(|&module| (module, reached(module))).collect();
+    let circle = |module: &'a ModulePath| {
         all[module].iter().copied().filter(|&other| all.get(other).is_some_and(|back| back.contains(module))).collect()
     };
     all.keys().map(|&module| circle(module)).filter(|circle: &BTreeSet<_>| circle.len() > 1).collect()

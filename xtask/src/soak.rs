@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use self::code::{Code, family};
-use self::servers::{KINDS, Requests, Server};
-use crate::bench::tracer::Recorded;
+use self::code::{CodeReader, family};
+use self::servers::{KINDS, Requests, SoakServer};
+use crate::bench::tracer::RecordedCalls;
 use crate::packages;
 use crate::process;
 use crate::running::Running;
@@ -40,7 +40,7 @@ const HAS_ENDED: [&str; 2] = [": no such process", ": it is a kernel thread or h
 const FIRST_GUESS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
-pub struct Options {
+pub struct SoakOptions {
     /// Cycles of each server
     #[arg(long, default_value_t = 250)]
     cycles: u32,
@@ -56,7 +56,7 @@ pub struct Options {
 }
 
 /// What came of the cycles of a server.
-struct Sums {
+struct CycleSums {
     cycles: u32,
     kills: u32,
     calls: u64,
@@ -75,7 +75,7 @@ struct Sums {
 ///
 /// # Errors
 /// Something was not as promised.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &SoakOptions) -> Result<()> {
     if !packages::is_root() {
         bail!("failed to trace servers\n\nhint: run it as root");
     }
@@ -91,7 +91,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut faults = 0;
     for kind in &KINDS {
         if options.servers.is_empty() || options.servers.iter().any(|name| name == kind.name) {
-            let server = Server::start(kind, folder.0.join(kind.name))?;
+            let server = SoakServer::start(kind, folder.0.join(kind.name))?;
             faults += soak(&server, options, &rtrace, &folder.0.join("trace"))?;
             server.end()?;
         }
@@ -113,8 +113,9 @@ impl Drop for Folder {
 }
 
 /// Runs the cycles of a server under load; gives how many faults there were.
-fn soak(server: &Server, options: &Options, rtrace: &Path, trace: &Path) -> Result<u32> {
-    let (ends, requests, mut sums, mut code) = (AtomicBool::new(false), Mutex::default(), Sums::new(), Code::default());
+fn soak(server: &SoakServer, options: &SoakOptions, rtrace: &Path, trace: &Path) -> Result<u32> {
+    let (ends, requests, mut sums, mut code) =
+        (AtomicBool::new(false), Mutex::default(), CycleSums::new(), CodeReader::default());
     let (client, name) = (&server.client, server.client.kind.name);
     scope(|scope| {
         scope.spawn(|| client.load(&ends, &requests));
@@ -130,7 +131,7 @@ fn soak(server: &Server, options: &Options, rtrace: &Path, trace: &Path) -> Resu
         ends.store(true, Relaxed);
     });
     let Requests { made, failed } = requests.into_inner().expect("nothing panics meanwhile");
-    let Sums { cycles, kills, calls, lost, after_end, after_kill, mut faults, .. } = sums;
+    let CycleSums { cycles, kills, calls, lost, after_end, after_kill, mut faults, .. } = sums;
     println!(
         "{name}: {cycles} cycles, {kills} by kill -9; {made} requests, {failed} failed; code is the files' after {} ms, \
          {} ms after a kill; {calls} calls recorded, {lost} lost; load {}",
@@ -148,15 +149,22 @@ fn soak(server: &Server, options: &Options, rtrace: &Path, trace: &Path) -> Resu
     Ok(faults)
 }
 
-impl Sums {
-    fn new() -> Sums {
+impl CycleSums {
+    fn new() -> CycleSums {
         let (attaching, ending) = (FIRST_GUESS, FIRST_GUESS);
         let (after_end, after_kill) = (Duration::ZERO, Duration::ZERO);
-        Sums { cycles: 0, kills: 0, calls: 0, lost: 0, after_end, after_kill, attaching, ending, faults: 0 }
+        CycleSums { cycles: 0, kills: 0, calls: 0, lost: 0, after_end, after_kill, attaching, ending, faults: 0 }
     }
 
     /// Attaches to all processes of a server, records, and ends.
-    fn cycle(&mut self, server: &Server, code: &mut Code, rtrace: &Path, trace: &Path, is_kill: bool) -> Result<()> {
+    fn cycle(
+        &mut self,
+        server: &SoakServer,
+        code: &mut CodeReader,
+        rtrace: &Path,
+        trace: &Path,
+        is_kill: bool,
+    ) -> Result<()> {
         let name = server.client.kind.name;
         self.cycles += 1;
         let phase = ["attaching", "recording", "ending"][random(3) as usize];
@@ -212,7 +220,7 @@ impl Sums {
         if !status.success() {
             bail!("failed to record: {}", said.join(" / "));
         }
-        let Recorded { calls, lost, .. } = Recorded::of(trace)?;
+        let RecordedCalls { calls, lost, .. } = RecordedCalls::of(trace)?;
         self.calls += calls;
         self.lost += lost;
         if !changed.is_empty() {
@@ -234,7 +242,7 @@ fn attach(server: u32, family: &[u32], rtrace: &Path, trace: &Path) -> Result<Ru
 }
 
 /// Waits until the code of all processes is that of the files: the time since then.
-fn become_the_files(server: &Server, code: &mut Code, since: Instant) -> Result<Duration> {
+fn become_the_files(server: &SoakServer, code: &mut CodeReader, since: Instant) -> Result<Duration> {
     loop {
         let changed = code.changed(&family(server.pid()));
         let took = since.elapsed();

@@ -12,7 +12,7 @@ mod verdict;
 use anyhow::{Result, bail};
 
 use crate::{packages, process};
-use image::Image;
+use image::GuestImage;
 use kernels::Matrix;
 
 /// What fetching and booting kernels needs.
@@ -31,7 +31,7 @@ pub fn run(names: &[String], tests: &[String]) -> Result<()> {
         bail!("failed to build the traced programs: only tests that may trace build them\n\nhint: run it as root");
     }
     packages::require(&[packages::BUILD, PACKAGES].concat())?;
-    let image = Image::build(tests)?;
+    let image = GuestImage::build(tests)?;
 
     let mut rows = Vec::new();
     for kernel in kernels {

@@ -9,12 +9,12 @@ use crate::{packages, process};
 
 /// What this needs to know of the list; `tests/suite/zoo/list.rs` reads the rest.
 #[derive(Deserialize)]
-struct List {
-    program: Vec<Program>,
+struct ZooList {
+    program: Vec<ZooProgram>,
 }
 
 #[derive(Deserialize)]
-struct Program {
+struct ZooProgram {
     name: String,
     #[serde(default)]
     packages: Vec<String>,
@@ -30,8 +30,8 @@ pub fn run(names: &[String]) -> Result<()> {
     }
     packages::require(&[packages::BUILD, &["g++"]].concat())?;
     let list = fs::read_to_string(crate::root().join("tests/zoo/zoo.toml")).context("failed to read the zoo's list")?;
-    let List { program } = toml::from_str(&list).context("failed to parse the zoo's list")?;
-    for Program { name, packages } in program {
+    let ZooList { program } = toml::from_str(&list).context("failed to parse the zoo's list")?;
+    for ZooProgram { name, packages } in program {
         if names.is_empty() || names.contains(&name) {
             let packages: Vec<&str> = packages.iter().map(String::as_str).collect();
             // The table says what does not run without them.

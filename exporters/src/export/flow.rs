@@ -17,24 +17,24 @@ use rtrace_model::{Call, CallSiteId, ContextId, LocationId, RegionId, Timestamp}
 use super::nesting::Visitor;
 use super::spool::Measured;
 use super::variety::Varieties;
-use super::{ExportError, Source};
+use super::{Excerpt, ExportError};
 
-/// A call path within a [`Flow`].
+/// A call path within a [`EventFlow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Node {
+pub(super) struct FlowNode {
     /// The path of the caller; `None` at a root.
     pub(super) parent: Option<usize>,
     pub(super) region: RegionId,
-    site: Site,
+    site: CallOrigin,
     pub(super) calls: u64,
 }
 
 /// Where calls come from.
-type Site = (Option<CallSiteId>, Option<ContextId>);
+type CallOrigin = (Option<CallSiteId>, Option<ContextId>);
 
 /// An end of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Place {
+pub(super) enum EdgeEnd {
     /// The begin of the caller, or of the thread.
     Begin(Option<usize>),
     /// A call.
@@ -69,29 +69,29 @@ impl Edge {
 
 /// The event-flow graph of a thread; nodes in the order of their first calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Flow {
-    pub(super) nodes: Vec<Node>,
-    pub(super) edges: BTreeMap<(Place, Place), Edge>,
+pub(super) struct EventFlow {
+    pub(super) nodes: Vec<FlowNode>,
+    pub(super) edges: BTreeMap<(EdgeEnd, EdgeEnd), Edge>,
 }
 
 /// A graph with the threads that have it.
 pub(super) struct Flows {
-    pub(super) flow: Flow,
+    pub(super) flow: EventFlow,
     pub(super) threads: Vec<LocationId>,
     /// The values of the calls of each node.
     pub(super) values: Vec<Varieties>,
 }
 
-impl Flow {
+impl EventFlow {
     /// The edges that leave a place.
-    pub(super) fn leaving(&self, from: Place) -> impl Iterator<Item = (Place, &Edge)> {
-        let edges = self.edges.range((from, Place::Begin(None))..=(from, Place::End(Some(usize::MAX))));
+    pub(super) fn leaving(&self, from: EdgeEnd) -> impl Iterator<Item = (EdgeEnd, &Edge)> {
+        let edges = self.edges.range((from, EdgeEnd::Begin(None))..=(from, EdgeEnd::End(Some(usize::MAX))));
         edges.map(|(&(_, to), edge)| (to, edge))
     }
 
     /// The graphs of all threads.
-    pub(super) fn collect(source: &Source<'_>) -> Result<Vec<Flows>, ExportError> {
-        let mut places: HashMap<Flow, usize> = HashMap::new();
+    pub(super) fn collect(source: &Excerpt<'_>) -> Result<Vec<Flows>, ExportError> {
+        let mut places: HashMap<EventFlow, usize> = HashMap::new();
         let mut threads: Vec<(Vec<LocationId>, Vec<Varieties>)> = Vec::new();
         let nested = source.nested_with_values()?;
         for location in nested.locations() {
@@ -117,10 +117,10 @@ impl Flow {
 /// A thread's graph while its calls are followed.
 #[derive(Default)]
 struct Following {
-    flow: Flow,
+    flow: EventFlow,
     /// Of each node.
     values: Vec<Varieties>,
-    places: HashMap<(Option<usize>, RegionId, Site), usize>,
+    places: HashMap<(Option<usize>, RegionId, CallOrigin), usize>,
     /// The open calls, each with its latest callee.
     open: Vec<(usize, Option<usize>)>,
     /// The latest call of the thread itself.
@@ -128,7 +128,7 @@ struct Following {
 }
 
 impl Following {
-    fn finish(mut self) -> (Flow, Vec<Varieties>) {
+    fn finish(mut self) -> (EventFlow, Vec<Varieties>) {
         self.ends(None, self.latest);
         (self.flow, self.values)
     }
@@ -136,14 +136,14 @@ impl Following {
     /// A caller ends after its latest callee.
     fn ends(&mut self, caller: Option<usize>, latest: Option<usize>) {
         if let Some(latest) = latest {
-            self.edge(Place::Call(latest), Place::End(caller));
+            self.edge(EdgeEnd::Call(latest), EdgeEnd::End(caller));
         }
     }
 
-    fn edge(&mut self, from: Place, to: Place) {
+    fn edge(&mut self, from: EdgeEnd, to: EdgeEnd) {
         let execution = match from {
-            Place::Call(node) | Place::Begin(Some(node)) => self.flow.nodes[node].calls,
-            Place::Begin(None) | Place::End(_) => 1,
+            EdgeEnd::Call(node) | EdgeEnd::Begin(Some(node)) => self.flow.nodes[node].calls,
+            EdgeEnd::Begin(None) | EdgeEnd::End(_) => 1,
         };
         self.flow.edges.entry((from, to)).or_default().take(execution);
     }
@@ -154,13 +154,13 @@ impl Visitor for Following {
         let Call { region, call_site, context, .. } = measured.call;
         let (parent, site) = (self.open.last().map(|&(node, _)| node), (call_site, context));
         let node = *self.places.entry((parent, region, site)).or_insert_with(|| {
-            self.flow.nodes.push(Node { parent, region, site, calls: 0 });
+            self.flow.nodes.push(FlowNode { parent, region, site, calls: 0 });
             self.values.push(Varieties::default());
             self.flow.nodes.len() - 1
         });
         let latest = self.open.last_mut().map_or(&mut self.latest, |(_, latest)| latest);
-        let from = latest.replace(node).map_or(Place::Begin(parent), Place::Call);
-        self.edge(from, Place::Call(node));
+        let from = latest.replace(node).map_or(EdgeEnd::Begin(parent), EdgeEnd::Call);
+        self.edge(from, EdgeEnd::Call(node));
         self.flow.nodes[node].calls += 1;
         self.values[node].add(measured.values.as_ref());
         self.open.push((node, None));

@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::path::Path;
 
-use super::{ExportError, Source};
+use super::{Excerpt, ExportError};
 
 /// A named output form of a trace; see [`FORMATS`](super::FORMATS).
 #[derive(Debug)]
-pub struct Format {
+pub struct ExportFormat {
     /// The word that chooses it.
     pub name: &'static str,
     /// What it is, for a line of help.
@@ -29,17 +29,17 @@ pub struct Format {
 #[derive(Debug)]
 pub(super) enum Form {
     /// One file, written from begin to end.
-    File(fn(&Source<'_>, &mut dyn Write) -> Result<(), ExportError>),
+    File(fn(&Excerpt<'_>, &mut dyn Write) -> Result<(), ExportError>),
     /// A directory of files.
     Directory {
         /// A file that only directories of this format hold.
         marker: &'static str,
         /// Fills the empty directory.
-        write: fn(&Source<'_>, &Path) -> Result<(), ExportError>,
+        write: fn(&Excerpt<'_>, &Path) -> Result<(), ExportError>,
     },
 }
 
-impl Format {
+impl ExportFormat {
     /// Whether it can be written to a pipe.
     pub fn is_stream(&self) -> bool {
         matches!(self.form, Form::File(_))

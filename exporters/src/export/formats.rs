@@ -14,10 +14,10 @@ mod perfetto;
 mod pprof;
 mod speedscope;
 
-use super::Format;
+use super::ExportFormat;
 
 /// All formats, the most often wanted first.
-pub const FORMATS: &[Format] = &[
+pub const FORMATS: &[ExportFormat] = &[
     folded::FORMAT,
     perfetto::FORMAT,
     chrome::FORMAT,
@@ -33,9 +33,9 @@ pub const FORMATS: &[Format] = &[
     event_flow_code::FORMAT,
 ];
 
-impl Format {
+impl ExportFormat {
     /// The format of that name.
-    pub fn by_name(name: &str) -> Option<&'static Format> {
+    pub fn by_name(name: &str) -> Option<&'static ExportFormat> {
         FORMATS.iter().find(|format| format.name == name)
     }
 }

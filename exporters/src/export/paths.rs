@@ -9,9 +9,9 @@ use rtrace_model::{Call, Ending, Reading, Timestamp, format_ns};
 
 use super::ExportError;
 use super::nesting::Visitor;
-use super::source::Source;
+use super::source::Excerpt;
 use super::spool::Measured;
-use super::step::Step;
+use super::step::PathStep;
 use crate::{Costs, Traced};
 
 /// A call path with the calls made on it.
@@ -19,7 +19,7 @@ use crate::{Costs, Traced};
 pub(super) struct Path {
     /// The path without its last step.
     pub(super) parent: Option<usize>,
-    pub(super) step: Step,
+    pub(super) step: PathStep,
     /// Calls by ending, in the order of [`Ending::ALL`].
     pub(super) endings: [u64; 4],
     /// Nanoseconds of the timed calls, with and without traced callees.
@@ -50,33 +50,33 @@ pub(super) fn readable(ns: u64, endings: [u64; 4]) -> Cow<'static, str> {
 
 /// All call paths; those that a path begins with come before it.
 #[derive(Debug, Default)]
-pub(super) struct Paths {
+pub(super) struct ExportPaths {
     pub(super) all: Vec<Path>,
-    places: HashMap<(Option<usize>, Step), usize>,
+    places: HashMap<(Option<usize>, PathStep), usize>,
 }
 
-impl Paths {
+impl ExportPaths {
     /// Folds the chosen calls of all threads together.
-    pub(super) fn of_functions(source: &Source<'_>) -> Result<Paths, ExportError> {
-        Paths::gather(source, false)
+    pub(super) fn of_functions(source: &Excerpt<'_>) -> Result<ExportPaths, ExportError> {
+        ExportPaths::gather(source, false)
     }
 
     /// Folds the chosen calls below their process and thread, with the untraced functions that led to them.
-    pub(super) fn of_threads(source: &Source<'_>) -> Result<Paths, ExportError> {
-        Paths::gather(source, true)
+    pub(super) fn of_threads(source: &Excerpt<'_>) -> Result<ExportPaths, ExportError> {
+        ExportPaths::gather(source, true)
     }
 
-    fn gather(source: &Source<'_>, of_threads: bool) -> Result<Paths, ExportError> {
+    fn gather(source: &Excerpt<'_>, of_threads: bool) -> Result<ExportPaths, ExportError> {
         let untraced = of_threads.then_some(source);
-        let (mut paths, mut costs) = (Paths::default(), Costs::of(source));
+        let (mut paths, mut costs) = (ExportPaths::default(), Costs::of(source));
         let nested = source.nested()?;
         for location in nested.locations() {
             let root = of_threads.then(|| {
-                let program = paths.place(None, Step::Program(source.threads.thread(location).program));
-                paths.place(Some(program), Step::Thread(location))
+                let program = paths.place(None, PathStep::Program(source.threads.thread(location).program));
+                paths.place(Some(program), PathStep::Thread(location))
             });
             let (paths, costs) = (&mut paths, costs.as_mut());
-            nested.visit(location, &mut Folding { paths, untraced, root, costs, open: Vec::new() })?;
+            nested.visit(location, &mut PathFolding { paths, untraced, root, costs, open: Vec::new() })?;
         }
         Ok(paths)
     }
@@ -87,13 +87,13 @@ impl Paths {
     }
 
     /// The place of a call's path, behind the untraced functions that led from `parent` to it.
-    pub(super) fn place_call(&mut self, parent: Option<usize>, led_to: Vec<Step>, call: &Call) -> usize {
+    pub(super) fn place_call(&mut self, parent: Option<usize>, led_to: Vec<PathStep>, call: &Call) -> usize {
         let parent = led_to.into_iter().fold(parent, |parent, step| Some(self.place(parent, step)));
-        self.place(parent, Step::Function(call.region))
+        self.place(parent, PathStep::Function(call.region))
     }
 
     /// The place of the path that is `parent` and one step more.
-    pub(super) fn place(&mut self, parent: Option<usize>, step: Step) -> usize {
+    pub(super) fn place(&mut self, parent: Option<usize>, step: PathStep) -> usize {
         *self.places.entry((parent, step)).or_insert_with(|| {
             self.all.push(Path {
                 parent,
@@ -109,24 +109,24 @@ impl Paths {
     }
 }
 
-struct Folding<'p, 'c> {
-    paths: &'p mut Paths,
+struct PathFolding<'p, 'c> {
+    paths: &'p mut ExportPaths,
     /// Who knows the untraced functions, if they are wanted.
-    untraced: Option<&'p Source<'p>>,
+    untraced: Option<&'p Excerpt<'p>>,
     root: Option<usize>,
     /// What tracing took, if it is known.
     costs: Option<&'p mut Costs<'c>>,
-    open: Vec<Open>,
+    open: Vec<OpenPath>,
 }
 
 /// An open call.
-struct Open {
+struct OpenPath {
     place: usize,
     /// Absent where it is not timed.
     end: Option<Timestamp>,
 }
 
-impl Folding<'_, '_> {
+impl PathFolding<'_, '_> {
     /// Takes off what tracing took of a call that is left: of its own time, and of that of the nearest timed call around it.
     fn take_off(&mut self, place: usize, call: &Call) {
         let Some(costs) = &mut self.costs else { return };
@@ -146,17 +146,17 @@ impl Folding<'_, '_> {
     }
 }
 
-impl Visitor for Folding<'_, '_> {
+impl Visitor for PathFolding<'_, '_> {
     fn enter(&mut self, _: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
         let parent = self.open.last().map(|open| open.place).or(self.root);
         let led_to = self.untraced.map_or_else(Vec::new, |source| source.led_to(&measured.call));
         let place = self.paths.place_call(parent, led_to, &measured.call);
-        self.open.push(Open { place, end: measured.call.end() });
+        self.open.push(OpenPath { place, end: measured.call.end() });
         Ok(())
     }
 
     fn leave(&mut self, _: Timestamp, Measured { call, readings, .. }: &Measured) -> Result<(), ExportError> {
-        let Open { place, .. } = self.open.pop().expect("a call is entered before it is left");
+        let OpenPath { place, .. } = self.open.pop().expect("a call is entered before it is left");
         self.take_off(place, call);
         let path = &mut self.paths.all[place];
         path.endings[call.ending as usize] += 1;

@@ -4,13 +4,13 @@
 use rtrace_model::{Estimate, EventKind, counted, format_ns};
 
 use super::ExportError;
-use super::source::Source;
+use super::source::Excerpt;
 
 /// Most blind windows that are told one by one.
 const MOST_WINDOWS: usize = 100;
 
 /// Remarks as names and texts; names may repeat. The texts are not escaped.
-pub(super) fn remarks(source: &Source<'_>) -> Result<Vec<(&'static str, String)>, ExportError> {
+pub(super) fn remarks(source: &Excerpt<'_>) -> Result<Vec<(&'static str, String)>, ExportError> {
     let header = source.header();
     let mut remarks = vec![
         ("recorder", format!("rtrace {}", header.rtrace_version)),

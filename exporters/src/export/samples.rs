@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 
 use rtrace_model::{Base, LocationId, Metric, Sample, Scope};
 
-use super::{ExportError, Source};
+use super::{Excerpt, ExportError};
 
 /// What tells a series from others: ids and numbers of instances are of each trace of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct SeriesKey {
     trace: usize,
     metric: usize,
     instance: u32,
@@ -19,7 +19,7 @@ struct Key {
 
 /// What a series belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum SeriesOwner {
     Thread(LocationId),
     /// A process, by its place among the programs.
     Program(usize),
@@ -31,12 +31,12 @@ pub(super) enum Owner {
 /// The values of one metric that belong to one owner.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Series {
-    key: Key,
-    pub(super) owner: Owner,
+    key: SeriesKey,
+    pub(super) owner: SeriesOwner,
 }
 
 impl Series {
-    /// Place of its metric among [`Source::sampled_metrics`].
+    /// Place of its metric among [`Excerpt::sampled_metrics`].
     pub(super) fn metric(&self) -> usize {
         self.key.metric
     }
@@ -47,7 +47,7 @@ impl Series {
     }
 
     /// The name of its metric, with the number of its thread, process or socket.
-    pub(super) fn name(&self, source: &Source<'_>) -> String {
+    pub(super) fn name(&self, source: &Excerpt<'_>) -> String {
         let metric = &source.sampled_metrics()[self.metric()];
         match metric.scope {
             Scope::Node => metric.name.clone(),
@@ -57,7 +57,7 @@ impl Series {
 }
 
 /// All series that have values, sorted.
-pub(super) fn series(source: &Source<'_>) -> Result<Vec<Series>, ExportError> {
+pub(super) fn series(source: &Excerpt<'_>) -> Result<Vec<Series>, ExportError> {
     let mut keys = BTreeSet::new();
     each(source, |key, _| {
         keys.insert(key);
@@ -69,7 +69,7 @@ pub(super) fn series(source: &Source<'_>) -> Result<Vec<Series>, ExportError> {
 /// Visits the values of some series, which are sorted: the place of the series among them, and the
 /// value.
 pub(super) fn visit(
-    source: &Source<'_>,
+    source: &Excerpt<'_>,
     some: &[Series],
     mut value: impl FnMut(usize, &Sample) -> Result<(), ExportError>,
 ) -> Result<(), ExportError> {
@@ -80,15 +80,15 @@ pub(super) fn visit(
 }
 
 fn each(
-    source: &Source<'_>,
-    mut value: impl FnMut(Key, &Sample) -> Result<(), ExportError>,
+    source: &Excerpt<'_>,
+    mut value: impl FnMut(SeriesKey, &Sample) -> Result<(), ExportError>,
 ) -> Result<(), ExportError> {
     for trace in 0..source.traces().len() {
         for samples in source.samples_of(trace) {
             for sample in samples?.iter().filter(|sample| source.spans(sample.time)) {
                 let metric = source.sampled_metrics().iter().position(|metric| metric.id == sample.metric);
                 if let Some(metric) = metric {
-                    value(Key { trace, metric, instance: sample.instance }, sample)?;
+                    value(SeriesKey { trace, metric, instance: sample.instance }, sample)?;
                 }
             }
         }
@@ -96,7 +96,7 @@ fn each(
     Ok(())
 }
 
-fn owner(source: &Source<'_>, key: Key) -> Owner {
+fn owner(source: &Excerpt<'_>, key: SeriesKey) -> SeriesOwner {
     let header = source.traces().nth(key.trace).map(|trace| std::ptr::from_ref(trace.header()));
     let locations = || {
         let header_of = |location| source.header_of(location).map(std::ptr::from_ref);
@@ -104,17 +104,17 @@ fn owner(source: &Source<'_>, key: Key) -> Owner {
     };
     let owner = match source.sampled_metrics()[key.metric].scope {
         Scope::Thread => {
-            locations().find(|location| location.tid == key.instance).map(|location| Owner::Thread(location.id))
+            locations().find(|location| location.tid == key.instance).map(|location| SeriesOwner::Thread(location.id))
         }
         Scope::Process => locations()
             .find(|location| location.pid == key.instance)
             .map(|location| source.threads.thread(location.id).program)
             .or_else(|| source.threads.programs.iter().position(|program| program.pid == key.instance))
-            .map(Owner::Program),
-        Scope::Socket => Some(Owner::Socket(key.instance)),
+            .map(SeriesOwner::Program),
+        Scope::Socket => Some(SeriesOwner::Socket(key.instance)),
         Scope::Call | Scope::Node => None,
     };
-    owner.unwrap_or(Owner::Node)
+    owner.unwrap_or(SeriesOwner::Node)
 }
 
 /// The unit with its factor where that is not 1: `10^-9*s`.

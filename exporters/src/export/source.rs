@@ -9,8 +9,8 @@ use rtrace_model::{Batch, Call, LocationId, Metric, Region, RegionId, Scope, Tim
 
 use super::nesting::{self, Findings, Visitor};
 use super::spool::{Measured, Spool, Spooler};
-use super::step::Step;
-use super::threads::{Program, Threads};
+use super::step::PathStep;
+use super::threads::{ProgramLifetime, Threads};
 use super::{ExportError, Exported, Selection};
 use crate::{Led, TraceSet, Untraced, ValueReader};
 
@@ -20,7 +20,7 @@ const STEP: u64 = 1 << 16;
 /// A stored trace with a selection of its calls.
 ///
 /// Derefs to the trace.
-pub(super) struct Source<'a> {
+pub(super) struct Excerpt<'a> {
     trace: &'a TraceSet,
     pub(super) threads: Threads,
     call_metrics: Vec<Metric>,
@@ -31,7 +31,7 @@ pub(super) struct Source<'a> {
     untraced: RefCell<Untraced>,
 }
 
-impl Deref for Source<'_> {
+impl Deref for Excerpt<'_> {
     type Target = TraceSet;
 
     fn deref(&self) -> &TraceSet {
@@ -39,13 +39,13 @@ impl Deref for Source<'_> {
     }
 }
 
-impl<'a> Source<'a> {
-    pub(super) fn new(trace: &'a TraceSet, selection: &'a Selection, progress: &'a dyn Fn(f64)) -> Source<'a> {
+impl<'a> Excerpt<'a> {
+    pub(super) fn new(trace: &'a TraceSet, selection: &'a Selection, progress: &'a dyn Fn(f64)) -> Excerpt<'a> {
         let (call_metrics, sampled_metrics) =
             trace.metrics().iter().cloned().partition(|metric| metric.scope == Scope::Call);
         let threads = Threads::of(trace);
         let (findings, untraced) = (RefCell::default(), RefCell::default());
-        Source { trace, threads, call_metrics, sampled_metrics, selection, progress, findings, untraced }
+        Excerpt { trace, threads, call_metrics, sampled_metrics, selection, progress, findings, untraced }
     }
 
     /// What was written so far.
@@ -77,7 +77,7 @@ impl<'a> Source<'a> {
         self.spooled(None)
     }
 
-    /// As [`nested`](Source::nested), with their values.
+    /// As [`nested`](Excerpt::nested), with their values.
     pub(super) fn nested_with_values(&self) -> Result<Nested<'_>, ExportError> {
         self.spooled(self.has_values().then(|| self.value_reader()))
     }
@@ -151,25 +151,25 @@ impl<'a> Source<'a> {
     }
 
     /// What a step of a call path is called.
-    pub(super) fn step(&self, step: Step) -> String {
-        let program = |program: &Program| format!("{} ({})", program.name, program.pid);
+    pub(super) fn step(&self, step: PathStep) -> String {
+        let program = |program: &ProgramLifetime| format!("{} ({})", program.name, program.pid);
         match step {
-            Step::Program(place) => program(&self.threads.programs[place]),
-            Step::Thread(location) => {
+            PathStep::Program(place) => program(&self.threads.programs[place]),
+            PathStep::Thread(location) => {
                 let thread = self.threads.thread(location);
                 format!("{} ({})", thread.name, thread.tid)
             }
-            Step::Function(region) => self.function_alone(region).into_owned(),
-            Step::Untraced(id) => self.untraced.borrow().name(id).to_owned(),
+            PathStep::Function(region) => self.function_alone(region).into_owned(),
+            PathStep::Untraced(id) => self.untraced.borrow().name(id).to_owned(),
         }
     }
 
     /// The untraced functions that led to a call, the outermost first.
-    pub(super) fn led_to(&self, call: &Call) -> Vec<Step> {
+    pub(super) fn led_to(&self, call: &Call) -> Vec<PathStep> {
         let mut untraced = self.untraced.borrow_mut();
         let chain =
             untraced.of(self.trace, Led { site: call.call_site, context: call.context, is_root: call.parent == 0 });
-        chain.map_or_else(Vec::new, |chain| untraced.chain(chain).iter().copied().map(Step::Untraced).collect())
+        chain.map_or_else(Vec::new, |chain| untraced.chain(chain).iter().copied().map(PathStep::Untraced).collect())
     }
 
     /// The same by name, where contexts were recorded.
@@ -201,7 +201,7 @@ impl<'a> Source<'a> {
 
 /// The chosen calls of a trace, thread by thread, with callers before callees.
 pub(super) struct Nested<'s> {
-    source: &'s Source<'s>,
+    source: &'s Excerpt<'s>,
     spool: Spool,
     calls: u64,
     /// Calls read so far, for the progress; those read again count again.

@@ -46,7 +46,7 @@ pub(super) struct Spooler {
     metrics: usize,
     /// Present where calls may have values.
     schemas: Option<Schemas>,
-    runs: BTreeMap<LocationId, Vec<Run>>,
+    runs: BTreeMap<LocationId, Vec<SpoolRun>>,
     bytes: Vec<u8>,
 }
 
@@ -55,12 +55,12 @@ pub(super) struct Spool {
     file: File,
     metrics: usize,
     schemas: Option<Schemas>,
-    runs: BTreeMap<LocationId, Vec<Run>>,
+    runs: BTreeMap<LocationId, Vec<SpoolRun>>,
 }
 
 /// Calls of one location, sorted by id.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct SpoolRun {
     first: u64,
     begin: u64,
     end: u64,
@@ -84,7 +84,7 @@ impl Spooler {
         }
         for run in order.chunk_by(|&a, &b| batch[a].location == batch[b].location) {
             self.bytes.clear();
-            let mut before = Before::default();
+            let mut before = PreviousCall::default();
             for &index in run {
                 before.put(&mut self.bytes, &batch[index]);
                 let readings = batch.readings(index);
@@ -100,7 +100,7 @@ impl Spooler {
             self.file.write_all(&self.bytes).map_err(named("write"))?;
             let first = &batch[run[0]];
             let (begin, end) = (self.written, self.written + self.bytes.len() as u64);
-            self.runs.entry(first.location).or_default().push(Run { first: first.id, begin, end });
+            self.runs.entry(first.location).or_default().push(SpoolRun { first: first.id, begin, end });
             self.written = end;
         }
         Ok(())
@@ -130,7 +130,7 @@ impl Spool {
 pub(super) struct Sorted<'a> {
     spool: &'a Spool,
     location: LocationId,
-    runs: &'a [Run],
+    runs: &'a [SpoolRun],
     open: BTreeMap<usize, Cursor<'a>>,
     /// The next id of every run that is not at its end.
     due: BinaryHeap<Reverse<(u64, usize)>>,
@@ -175,13 +175,13 @@ struct Cursor<'a> {
     rest: std::ops::Range<u64>,
     block: Vec<u8>,
     at: usize,
-    before: Before,
+    before: PreviousCall,
     next: Option<Measured>,
 }
 
 impl<'a> Cursor<'a> {
-    fn open(spool: &'a Spool, location: LocationId, run: Run) -> io::Result<Cursor<'a>> {
-        let (rest, before) = (run.begin..run.end, Before::default());
+    fn open(spool: &'a Spool, location: LocationId, run: SpoolRun) -> io::Result<Cursor<'a>> {
+        let (rest, before) = (run.begin..run.end, PreviousCall::default());
         let mut cursor = Cursor { spool, location, rest, block: Vec::new(), at: 0, before, next: None };
         cursor.advance()?;
         Ok(cursor)
@@ -239,12 +239,12 @@ impl<'a> Cursor<'a> {
 
 /// What the next call of a run is written relative to.
 #[derive(Default)]
-struct Before {
+struct PreviousCall {
     id: u64,
     start: u64,
 }
 
-impl Before {
+impl PreviousCall {
     fn put(&mut self, bytes: &mut Vec<u8>, call: &Call) {
         varint::put_difference(bytes, self.id, call.id);
         varint::put_difference(bytes, call.id, call.parent);

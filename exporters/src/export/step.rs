@@ -6,7 +6,7 @@ use crate::UntracedId;
 
 /// One step of a call path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     /// A process, by its place among the programs.
     Program(usize),
     Thread(LocationId),

@@ -14,7 +14,7 @@ const FIRST_NUMBER: u32 = 1 << 30;
 
 /// The lifetime of a process, or what is known of it from its threads.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct ProgramLifetime {
     /// The process id, where it was not used before.
     pub(super) number: u32,
     pub(super) pid: u32,
@@ -28,7 +28,7 @@ pub(super) struct Program {
 
 /// The lifetime of a thread.
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(super) struct ThreadLifetime {
     /// The thread id, where it was not used before.
     pub(super) number: u32,
     pub(super) tid: u32,
@@ -39,10 +39,10 @@ pub(super) struct Thread {
 
 #[derive(Debug)]
 pub(super) struct Threads {
-    pub(super) programs: Vec<Program>,
-    threads: BTreeMap<LocationId, Thread>,
+    pub(super) programs: Vec<ProgramLifetime>,
+    threads: BTreeMap<LocationId, ThreadLifetime>,
     /// Stands for threads that are not defined.
-    unknown: Thread,
+    unknown: ThreadLifetime,
 }
 
 impl Threads {
@@ -72,21 +72,21 @@ impl Threads {
         for (place, program) in programs.iter_mut().enumerate() {
             program.number = if pids.insert(program.pid) { program.pid } else { FIRST_NUMBER + place as u32 };
         }
-        let unknown = Thread { number: 0, tid: 0, name: "not defined".to_owned(), program: 0 };
+        let unknown = ThreadLifetime { number: 0, tid: 0, name: "not defined".to_owned(), program: 0 };
         Threads { programs, threads, unknown }
     }
 
-    pub(super) fn thread(&self, id: LocationId) -> &Thread {
+    pub(super) fn thread(&self, id: LocationId) -> &ThreadLifetime {
         self.threads.get(&id).unwrap_or(&self.unknown)
     }
 
-    pub(super) fn program(&self, thread: &Thread) -> &Program {
+    pub(super) fn program(&self, thread: &ThreadLifetime) -> &ProgramLifetime {
         &self.programs[thread.program]
     }
 }
 
-fn program_of(pid: u32, process: Option<&Process>) -> Program {
-    Program {
+fn program_of(pid: u32, process: Option<&Process>) -> ProgramLifetime {
+    ProgramLifetime {
         number: pid,
         pid,
         parent: process.and_then(|process| process.parent),
@@ -96,8 +96,8 @@ fn program_of(pid: u32, process: Option<&Process>) -> Program {
     }
 }
 
-fn thread_of(location: &Location, program: usize, taken: bool) -> Thread {
-    Thread {
+fn thread_of(location: &Location, program: usize, taken: bool) -> ThreadLifetime {
+    ThreadLifetime {
         number: if taken { FIRST_NUMBER + location.id.0 } else { location.tid },
         tid: location.tid,
         name: location.name.clone(),

@@ -8,7 +8,7 @@ use crate::{CallValues, Value};
 
 /// What a value is to its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ValuePart {
     /// It is read when the function begins.
     Argument,
     /// The function returns it.
@@ -17,21 +17,21 @@ pub(super) enum Part {
     Out,
 }
 
-impl Part {
-    pub(super) fn of(column: &ValueColumn) -> Part {
+impl ValuePart {
+    pub(super) fn of(column: &ValueColumn) -> ValuePart {
         match column.at_exit {
-            false => Part::Argument,
-            true if column.is_result() => Part::Result,
-            true => Part::Out,
+            false => ValuePart::Argument,
+            true if column.is_result() => ValuePart::Result,
+            true => ValuePart::Out,
         }
     }
 
     /// The word in formats with names.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Part::Argument => "args",
-            Part::Result => "result",
-            Part::Out => "out",
+            ValuePart::Argument => "args",
+            ValuePart::Result => "result",
+            ValuePart::Out => "out",
         }
     }
 }
@@ -80,15 +80,15 @@ pub(super) fn all(values: &CallValues) -> Object<'_> {
 }
 
 /// The values of a part of a call, if it has such.
-pub(super) fn object(values: &CallValues, part: Part) -> Option<Object<'_>> {
-    let of_part = values.iter().filter(|(column, _)| Part::of(column) == part);
+pub(super) fn object(values: &CallValues, part: ValuePart) -> Option<Object<'_>> {
+    let of_part = values.iter().filter(|(column, _)| ValuePart::of(column) == part);
     let members: Vec<_> = of_part.map(|(column, value)| (column.name.as_str(), Json(value))).collect();
     (!members.is_empty()).then_some(Object(members))
 }
 
 /// What the call returned, if its function has a result: `None` in it where that is not known.
 pub(super) fn result(values: &CallValues) -> Option<Option<&Value>> {
-    values.iter().find(|(column, _)| Part::of(column) == Part::Result).map(|(_, value)| value)
+    values.iter().find(|(column, _)| ValuePart::of(column) == ValuePart::Result).map(|(_, value)| value)
 }
 
 /// A value as people read it in a line of code.

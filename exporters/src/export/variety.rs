@@ -20,13 +20,13 @@ pub(super) struct Varieties {
 /// The values of a column.
 #[derive(Clone, Debug, Default)]
 struct Variety {
-    known: Known,
+    known: KnownValues,
     /// Calls of which the value is known.
     calls: u64,
 }
 
 #[derive(Clone, Debug)]
-enum Known {
+enum KnownValues {
     /// In the order of their first calls.
     Few(Vec<Value>),
     /// The smallest and the largest of many numbers.
@@ -35,9 +35,9 @@ enum Known {
     Many,
 }
 
-impl Default for Known {
-    fn default() -> Known {
-        Known::Few(Vec::new())
+impl Default for KnownValues {
+    fn default() -> KnownValues {
+        KnownValues::Few(Vec::new())
     }
 }
 
@@ -66,9 +66,11 @@ impl Varieties {
             let variety = self.column(&column);
             variety.calls += calls;
             match known {
-                Known::Few(values) => values.iter().for_each(|value| variety.known.add(value, column.is_address())),
-                Known::Range(least, most) => variety.known.widen(&least, &most),
-                Known::Many => variety.known = Known::Many,
+                KnownValues::Few(values) => {
+                    values.iter().for_each(|value| variety.known.add(value, column.is_address()))
+                }
+                KnownValues::Range(least, most) => variety.known.widen(&least, &most),
+                KnownValues::Many => variety.known = KnownValues::Many,
             }
         }
     }
@@ -92,9 +94,9 @@ impl Varieties {
 
     fn text(&self, column: &ValueColumn, variety: &Variety) -> String {
         let mut texts: Vec<String> = match &variety.known {
-            Known::Few(values) => values.iter().map(|value| plain(column, value)).collect(),
-            Known::Range(least, most) => vec![format!("{}..{}", plain(column, least), plain(column, most))],
-            Known::Many => vec!["...".to_owned()],
+            KnownValues::Few(values) => values.iter().map(|value| plain(column, value)).collect(),
+            KnownValues::Range(least, most) => vec![format!("{}..{}", plain(column, least), plain(column, most))],
+            KnownValues::Many => vec!["...".to_owned()],
         };
         if variety.calls < self.calls {
             texts.push("-".to_owned());
@@ -103,31 +105,33 @@ impl Varieties {
     }
 }
 
-impl Known {
+impl KnownValues {
     fn add(&mut self, value: &Value, is_address: bool) {
         match self {
-            Known::Few(values) if values.iter().any(|known| is_same(known, value)) => {}
-            Known::Few(values) if values.len() < FEW => values.push(value.clone()),
-            Known::Few(_) if is_address || matches!(value, Value::Text(_)) => *self = Known::Many,
+            KnownValues::Few(values) if values.iter().any(|known| is_same(known, value)) => {}
+            KnownValues::Few(values) if values.len() < FEW => values.push(value.clone()),
+            KnownValues::Few(_) if is_address || matches!(value, Value::Text(_)) => *self = KnownValues::Many,
             _ => self.widen(value, value),
         }
     }
 
     /// Makes a range of it that includes these numbers.
     fn widen(&mut self, least: &Value, most: &Value) {
-        *self = match std::mem::replace(self, Known::Many) {
-            Known::Few(values) => values.iter().fold(Known::Range(least.clone(), most.clone()), |mut range, value| {
-                range.widen(value, value);
-                range
-            }),
-            Known::Range(from, to) => match (is_less(least, &from), is_less(&to, most)) {
+        *self = match std::mem::replace(self, KnownValues::Many) {
+            KnownValues::Few(values) => {
+                values.iter().fold(KnownValues::Range(least.clone(), most.clone()), |mut range, value| {
+                    range.widen(value, value);
+                    range
+                })
+            }
+            KnownValues::Range(from, to) => match (is_less(least, &from), is_less(&to, most)) {
                 (Some(lower), Some(higher)) => {
-                    Known::Range(if lower { least.clone() } else { from }, if higher { most.clone() } else { to })
+                    KnownValues::Range(if lower { least.clone() } else { from }, if higher { most.clone() } else { to })
                 }
                 // A column that has another type in another trace.
-                _ => Known::Many,
+                _ => KnownValues::Many,
             },
-            Known::Many => Known::Many,
+            KnownValues::Many => KnownValues::Many,
         }
     }
 }

@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use rtrace_model::LossReason;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::figures::{Function, Shown, Sums};
+use super::figures::{FoldedCalls, FunctionFigures, ShownFigures};
 
 /// The media type of what is written.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -29,18 +29,18 @@ const NS_PER_SECOND: f64 = 1e9;
 ///
 /// # Errors
 /// Those of the writer.
-pub(super) fn write(shown: Shown, writer: &mut dyn Write) -> fmt::Result {
+pub(super) fn write(shown: ShownFigures, writer: &mut dyn Write) -> fmt::Result {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Families(shown)));
     encode(&mut { writer }, &registry)
 }
 
 #[derive(Debug)]
-struct Families(Shown);
+struct Families(ShownFigures);
 
 impl Collector for Families {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut families = Writer(encoder);
+        let mut families = ExpositionWriter(encoder);
         families.recorder(&self.0)?;
         families.calls(&self.0.functions)?;
         families.missing(&self.0)?;
@@ -48,11 +48,11 @@ impl Collector for Families {
     }
 }
 
-struct Writer<'a>(DescriptorEncoder<'a>);
+struct ExpositionWriter<'a>(DescriptorEncoder<'a>);
 
-impl Writer<'_> {
+impl ExpositionWriter<'_> {
     /// The recorder itself. The names of `process_…` are those that client libraries agree on.
-    fn recorder(&mut self, shown: &Shown) -> fmt::Result {
+    fn recorder(&mut self, shown: &ShownFigures) -> fmt::Result {
         let help = "1 while calls are recorded, 0 while probes are being placed.";
         self.family("rtrace_up", help, MetricType::Gauge)?.encode_gauge(&u32::from(shown.header.is_some()))?;
         if let Some(header) = &shown.header {
@@ -73,7 +73,7 @@ impl Writer<'_> {
         self.family("process_resident_memory_bytes", help, MetricType::Gauge)?.encode_gauge(&bytes)
     }
 
-    fn calls(&mut self, functions: &[Function]) -> fmt::Result {
+    fn calls(&mut self, functions: &[FunctionFigures]) -> fmt::Result {
         let help = "Calls recorded, of any ending.";
         let mut family = self.family("rtrace_calls", help, MetricType::Counter)?;
         functions.iter().try_for_each(|function| counter(of(&mut family, function)?, function.sums.calls))?;
@@ -87,7 +87,7 @@ impl Writer<'_> {
         functions.iter().try_for_each(|function| histogram(of(&mut family, function)?, &function.sums))
     }
 
-    fn missing(&mut self, shown: &Shown) -> fmt::Result {
+    fn missing(&mut self, shown: &ShownFigures) -> fmt::Result {
         let help = "Calls, events and values known to be missing.";
         let mut family = self.family("rtrace_lost", help, MetricType::Counter)?;
         for reason in LossReason::ALL {
@@ -99,7 +99,7 @@ impl Writer<'_> {
     }
 
     /// What a budget leaves out. What is not known is no 0: it is absent.
-    fn throttled(&mut self, functions: &[Function]) -> fmt::Result {
+    fn throttled(&mut self, functions: &[FunctionFigures]) -> fmt::Result {
         if functions.iter().all(|function| function.is_throttled.is_none() && function.unseen.is_none()) {
             return Ok(());
         }
@@ -124,14 +124,14 @@ impl Writer<'_> {
 }
 
 /// The labels of a function.
-impl EncodeLabelSet for Function {
+impl EncodeLabelSet for FunctionFigures {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
         let (function, library) = &self.labels;
         [("function", &**function), ("library", &**library)].encode(encoder)
     }
 }
 
-fn of<'s>(family: &'s mut MetricEncoder<'_>, function: &'s Function) -> Result<MetricEncoder<'s>, fmt::Error> {
+fn of<'s>(family: &'s mut MetricEncoder<'_>, function: &'s FunctionFigures) -> Result<MetricEncoder<'s>, fmt::Error> {
     family.encode_family(function)
 }
 
@@ -139,7 +139,7 @@ fn counter(mut metric: MetricEncoder<'_>, value: impl EncodeCounterValue) -> fmt
     metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
 }
 
-fn histogram(mut metric: MetricEncoder<'_>, sums: &Sums) -> fmt::Result {
+fn histogram(mut metric: MetricEncoder<'_>, sums: &FoldedCalls) -> fmt::Result {
     let (first, last) = (*BOUNDS.start(), *BOUNDS.end());
     let count = |buckets: &[u64]| buckets.iter().sum::<u64>();
     let mut buckets = Vec::with_capacity(last - first + 2);

@@ -15,15 +15,15 @@ use rtrace_model::{
 /// one function here.
 pub(super) type Labels = (Arc<str>, Arc<str>);
 
-/// A function's place in [`Shown::functions`].
-type Place = usize;
+/// A function's place in [`ShownFigures::functions`].
+type FunctionIndex = usize;
 
 /// The name of what was not defined.
 const UNKNOWN: &str = "[unknown]";
 
 /// Calls, folded. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sums {
+pub(super) struct FoldedCalls {
     /// Of any ending.
     pub(super) calls: u64,
     /// Of these, those that were not timed.
@@ -34,16 +34,16 @@ pub(super) struct Sums {
     pub(super) histogram: [u64; HISTOGRAM_BUCKETS],
 }
 
-impl Sums {
-    const NONE: Sums = Sums { calls: 0, untimed: 0, time: 0, histogram: [0; HISTOGRAM_BUCKETS] };
+impl FoldedCalls {
+    const NONE: FoldedCalls = FoldedCalls { calls: 0, untimed: 0, time: 0, histogram: [0; HISTOGRAM_BUCKETS] };
 
-    fn of(path: &PathProfile) -> Sums {
+    fn of(path: &PathProfile) -> FoldedCalls {
         let time = path.inclusive.saturating_sub(path.open_time);
-        Sums { calls: path.calls, untimed: path.unseen, time, histogram: path.histogram }
+        FoldedCalls { calls: path.calls, untimed: path.unseen, time, histogram: path.histogram }
     }
 
     /// Adds what `now` is more than `before`.
-    fn grow(&mut self, before: &Sums, now: &Sums) {
+    fn grow(&mut self, before: &FoldedCalls, now: &FoldedCalls) {
         let add = |sum: &mut u64, before: u64, now: u64| *sum = sum.saturating_add(now.saturating_sub(before));
         add(&mut self.calls, before.calls, now.calls);
         add(&mut self.untimed, before.untimed, now.untimed);
@@ -55,9 +55,9 @@ impl Sums {
 
 /// A function that was called, or throttled.
 #[derive(Clone, Debug)]
-pub(super) struct Function {
+pub(super) struct FunctionFigures {
     pub(super) labels: Labels,
-    pub(super) sums: Sums,
+    pub(super) sums: FoldedCalls,
     /// Whether a budget has its probes out; `None` while it never had.
     pub(super) is_throttled: Option<bool>,
     /// Further calls, which the budget left without a record.
@@ -66,11 +66,11 @@ pub(super) struct Function {
 
 /// What is shown to who asks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct ShownFigures {
     /// Known once calls are being recorded.
     pub(super) header: Option<Header>,
     pub(super) is_folded: bool,
-    pub(super) functions: Vec<Function>,
+    pub(super) functions: Vec<FunctionFigures>,
     pub(super) losses: BTreeMap<LossReason, u64>,
     pub(super) blind_windows: u64,
 }
@@ -78,24 +78,24 @@ pub(super) struct Shown {
 /// All figures, and what they are made of.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
-    shown: Shown,
+    shown: ShownFigures,
     libraries: HashMap<LibraryId, Arc<str>>,
-    by_labels: HashMap<Labels, Place>,
+    by_labels: HashMap<Labels, FunctionIndex>,
     /// Absent until its first call.
-    by_region: Vec<Option<Place>>,
+    by_region: Vec<Option<FunctionIndex>>,
     regions: HashMap<RegionId, Labels>,
     /// Only where calls are folded.
-    paths: HashMap<(LocationId, PathId), Sums>,
+    paths: HashMap<(LocationId, PathId), FoldedCalls>,
     estimates: HashMap<(LocationId, RegionId), Estimate>,
 }
 
 impl Figures {
     pub(super) fn new(is_folded: bool) -> Figures {
-        Figures { shown: Shown { is_folded, ..Shown::default() }, ..Figures::default() }
+        Figures { shown: ShownFigures { is_folded, ..ShownFigures::default() }, ..Figures::default() }
     }
 
     /// A copy for who asks.
-    pub(super) fn shown(&self) -> Shown {
+    pub(super) fn shown(&self) -> ShownFigures {
         let mut shown = self.shown.clone();
         for (&(_, region), estimate) in &self.estimates {
             let Some(&Some(place)) = self.by_region.get(region.index()) else { continue };
@@ -143,8 +143,8 @@ impl Figures {
 
     pub(super) fn profile(&mut self, paths: &[PathProfile]) {
         for path in paths {
-            let now = Sums::of(path);
-            let before = self.paths.insert((path.location, path.path), now).unwrap_or(Sums::NONE);
+            let now = FoldedCalls::of(path);
+            let before = self.paths.insert((path.location, path.path), now).unwrap_or(FoldedCalls::NONE);
             self.function(path.region).sums.grow(&before, &now);
         }
     }
@@ -166,7 +166,7 @@ impl Figures {
     }
 
     /// The function of a region. From now on it is shown.
-    fn function(&mut self, region: RegionId) -> &mut Function {
+    fn function(&mut self, region: RegionId) -> &mut FunctionFigures {
         let place = match self.by_region.get(region.index()) {
             Some(&Some(place)) => place,
             _ => self.place(region),
@@ -175,13 +175,18 @@ impl Figures {
     }
 
     #[cold]
-    fn place(&mut self, region: RegionId) -> Place {
+    fn place(&mut self, region: RegionId) -> FunctionIndex {
         let known = self.regions.get(&region).cloned();
         let is_known = known.is_some();
         let labels = known.unwrap_or_else(|| (UNKNOWN.into(), UNKNOWN.into()));
         let functions = &mut self.shown.functions;
         let place = *self.by_labels.entry(labels).or_insert_with_key(|labels| {
-            functions.push(Function { labels: labels.clone(), sums: Sums::NONE, is_throttled: None, unseen: None });
+            functions.push(FunctionFigures {
+                labels: labels.clone(),
+                sums: FoldedCalls::NONE,
+                is_throttled: None,
+                unseen: None,
+            });
             functions.len() - 1
         });
         // Ids of regions count up from 0. Of one that was not defined that is not certain.

@@ -31,7 +31,7 @@ const PATIENCE_TO_WRITE: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Writes the metrics.
-type Content = dyn Fn(&mut dyn fmt::Write) -> fmt::Result + Send + Sync;
+type MetricsWriter = dyn Fn(&mut dyn fmt::Write) -> fmt::Result + Send + Sync;
 
 /// Serves until it is dropped.
 pub(super) struct Server {
@@ -51,7 +51,7 @@ impl Server {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (running, ended) = UnixStream::pair()?;
-        let (content, answers): (Arc<Content>, _) = (Arc::new(content), Arc::<AtomicUsize>::default());
+        let (content, answers): (Arc<MetricsWriter>, _) = (Arc::new(content), Arc::<AtomicUsize>::default());
         let given = Arc::clone(&answers);
         let thread = thread::Builder::new().name("metrics".to_owned());
         let thread = thread.spawn(move || accept(&listener, &ended, &content, &given))?;
@@ -77,7 +77,7 @@ impl Drop for Server {
 }
 
 /// Answers whoever connects, until the other end of `ended` is closed.
-fn accept(listener: &TcpListener, ended: &UnixStream, content: &Arc<Content>, answers: &Arc<AtomicUsize>) {
+fn accept(listener: &TcpListener, ended: &UnixStream, content: &Arc<MetricsWriter>, answers: &Arc<AtomicUsize>) {
     loop {
         let mut events = [PollFd::new(listener, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
         if poll(&mut events, None).is_err() {
@@ -91,7 +91,7 @@ fn accept(listener: &TcpListener, ended: &UnixStream, content: &Arc<Content>, an
             thread::sleep(Duration::from_millis(1));
             continue;
         };
-        let answer = Answer::new(answers);
+        let answer = CountedAnswer::new(answers);
         if answer.is_too_many() {
             continue;
         }
@@ -107,12 +107,12 @@ fn accept(listener: &TcpListener, ended: &UnixStream, content: &Arc<Content>, an
 }
 
 /// Counts an answer until it is dropped.
-struct Answer(Arc<AtomicUsize>, usize);
+struct CountedAnswer(Arc<AtomicUsize>, usize);
 
-impl Answer {
-    fn new(answers: &Arc<AtomicUsize>) -> Answer {
+impl CountedAnswer {
+    fn new(answers: &Arc<AtomicUsize>) -> CountedAnswer {
         let before = answers.fetch_add(1, Ordering::AcqRel);
-        Answer(Arc::clone(answers), before)
+        CountedAnswer(Arc::clone(answers), before)
     }
 
     fn is_too_many(&self) -> bool {
@@ -120,13 +120,13 @@ impl Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for CountedAnswer {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-fn serve(stream: TcpStream, content: &Content) -> io::Result<()> {
+fn serve(stream: TcpStream, content: &MetricsWriter) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let request = read_request(&stream)?;
     let mut writer = BufWriter::with_capacity(64 << 10, Until::new(&stream, PATIENCE_TO_WRITE));
@@ -136,7 +136,7 @@ fn serve(stream: TcpStream, content: &Content) -> io::Result<()> {
         (b"GET" | b"HEAD", b"/metrics") => {
             write!(writer, "HTTP/1.1 200 OK\r\nContent-Type: {CONTENT_TYPE}\r\nConnection: close\r\n\r\n")?;
             if method == b"GET" {
-                content(&mut Text(&mut writer)).map_err(io::Error::other)?;
+                content(&mut TextBytes(&mut writer)).map_err(io::Error::other)?;
             }
         }
         (b"GET" | b"HEAD", _) => refuse(&mut writer, "404 Not Found", "the metrics are at /metrics")?,
@@ -214,9 +214,9 @@ impl Write for Until<'_> {
 }
 
 /// Text into bytes.
-struct Text<'a, W>(&'a mut W);
+struct TextBytes<'a, W>(&'a mut W);
 
-impl<W: Write> fmt::Write for Text<'_, W> {
+impl<W: Write> fmt::Write for TextBytes<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.write_all(text.as_bytes()).map_err(|_| fmt::Error)
     }

@@ -18,7 +18,7 @@ pub struct Durations {
 
 /// Calls of about the same duration that ended in a slice of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
+pub struct DurationCell {
     /// The number of the slice on the axis.
     pub slice: u32,
     /// The step of duration: 0 for 0 ns, 2n from 2ⁿ⁻¹ ns on, 2n + 1 from one and a half times that.
@@ -56,9 +56,9 @@ impl Durations {
     }
 
     /// Slices and steps with calls, by slice.
-    pub fn told(&self) -> impl Iterator<Item = Cell> {
+    pub fn told(&self) -> impl Iterator<Item = DurationCell> {
         let cells = self.cells.iter().enumerate().filter(|&(_, &calls)| calls > 0);
-        cells.map(|(place, &calls)| Cell {
+        cells.map(|(place, &calls)| DurationCell {
             slice: (place / self.steps) as u32,
             step: (self.first + place % self.steps) as u32,
             calls,

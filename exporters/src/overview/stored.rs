@@ -62,19 +62,19 @@ pub struct SiteRow {
 
 /// The rows of an overview.
 #[derive(Debug, Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoredOverview {
     pub(crate) activity: Vec<ActivityRow>,
     pub(crate) durations: Vec<DurationsRow>,
     pub(crate) sites: Vec<SiteRow>,
     pub(crate) calls: Vec<Call>,
 }
 
-impl Stored {
+impl StoredOverview {
     /// The overview in a trace directory; `None` where there is none, or it cannot be read.
-    pub(crate) fn read(directory: &Path) -> Option<Stored> {
+    pub(crate) fn read(directory: &Path) -> Option<StoredOverview> {
         let folder = directory.join(PLACE);
         folder.is_dir().then_some(())?;
-        Some(Stored {
+        Some(StoredOverview {
             activity: rows(&folder.join(ActivityRow::PLACE))?,
             durations: rows(&folder.join(DurationsRow::PLACE))?,
             sites: rows(&folder.join(SiteRow::PLACE))?,
@@ -124,7 +124,7 @@ impl Overview {
 
     /// Those of one or several recordings as one. A slice of theirs is in that slice in which its middle is, so times
     /// of several recordings may be a slice early or late.
-    pub(crate) fn of(begin: Timestamp, parts: &[Stored]) -> Overview {
+    pub(crate) fn of(begin: Timestamp, parts: &[StoredOverview]) -> Overview {
         let mut overview = Overview::new(begin);
         let activity = || parts.iter().flat_map(|part| &part.activity);
         let durations = || parts.iter().flat_map(|part| &part.durations);

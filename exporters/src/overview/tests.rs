@@ -124,7 +124,7 @@ fn rows_of_a_damaged_overview_take_bounded_memory() {
             ActivityRow { location, start, length: u64::MAX >> (place % 64), calls: u64::MAX, busy: u64::MAX }
         })
         .collect();
-    let overview = Overview::of(Timestamp(9), &[Stored { activity, durations, ..Stored::default() }]);
+    let overview = Overview::of(Timestamp(9), &[StoredOverview { activity, durations, ..StoredOverview::default() }]);
     // Of each function at least two slices with all steps: with all slices, it would be 128 times as much.
     assert!(overview.cells <= MOST_CELLS.max(20_000 * 2 * 128), "{}", overview.cells);
     assert_eq!(overview.calls(), u64::MAX);

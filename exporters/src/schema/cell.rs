@@ -8,7 +8,7 @@ use rtrace_model::{CallSiteId, ExitPolicy, LibraryId, LocationId, MetricId, Path
 use super::column::{self, ColumnError, Columns};
 
 /// A value that a column holds.
-pub(crate) trait Cell: Sized {
+pub(crate) trait ColumnCell: Sized {
     const IS_NULLABLE: bool = false;
 
     fn write<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef
@@ -19,7 +19,7 @@ pub(crate) trait Cell: Sized {
 }
 
 /// A column by its name: what it holds, and whether it may be null.
-pub(crate) fn column<'n, 'a, T: Cell + 'a>(
+pub(crate) fn column<'n, 'a, T: ColumnCell + 'a>(
     name: &'n str,
     cells: impl Iterator<Item = &'a T>,
 ) -> (&'n str, ArrayRef, bool) {
@@ -43,7 +43,7 @@ macro_rules! row {
             fn decode(
                 columns: &$crate::schema::Columns<'_>,
             ) -> Result<Vec<$row>, $crate::schema::ColumnError> {
-                $($(let mut $field = $crate::schema::cell::Cell::read(columns, $name)?.into_iter();)?)+
+                $($(let mut $field = $crate::schema::cell::ColumnCell::read(columns, $name)?.into_iter();)?)+
                 let row = |_| Some(Self { $($($field: $field.next()?,)?)+ });
                 Ok((0..columns.rows()).map_while(row).collect())
             }
@@ -55,7 +55,7 @@ pub(crate) use row;
 /// How values of these types become columns, and columns become values.
 macro_rules! cells {
     ($($cell:ty: $cells:ident => $write:expr, $columns:ident, $name:ident => $read:expr;)+) => {
-        $(impl Cell for $cell {
+        $(impl ColumnCell for $cell {
             fn write<'a>($cells: impl Iterator<Item = &'a $cell>) -> ArrayRef {
                 $write
             }
@@ -69,7 +69,7 @@ macro_rules! cells {
 
 macro_rules! nullable_cells {
     ($($cell:ty: $cells:ident => $write:expr, $columns:ident, $name:ident => $read:expr;)+) => {
-        $(impl Cell for Option<$cell> {
+        $(impl ColumnCell for Option<$cell> {
             const IS_NULLABLE: bool = true;
 
             fn write<'a>($cells: impl Iterator<Item = &'a Option<$cell>>) -> ArrayRef {

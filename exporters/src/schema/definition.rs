@@ -10,7 +10,7 @@ use arrow_schema::{DataType, Field};
 use rtrace_model::{Library, LibraryId, Location, Process, Region, SymbolName};
 
 use super::Row;
-use super::cell::{Cell, row};
+use super::cell::{ColumnCell, row};
 use super::column::{self, ColumnError, Columns};
 
 impl Row for Library {
@@ -68,7 +68,7 @@ row!(Region, "regions.parquet", {
     "waits_for": [|region| region.waits_for().map(|wait| wait.name().to_owned())],
 });
 
-impl Cell for Vec<SymbolName> {
+impl ColumnCell for Vec<SymbolName> {
     fn write<'a>(values: impl Iterator<Item = &'a Vec<SymbolName>>) -> ArrayRef {
         let fields = vec![Field::new("symbol", DataType::Utf8, false), Field::new("version", DataType::Utf8, true)];
         let mut lists = ListBuilder::new(StructBuilder::from_fields(fields, 0));

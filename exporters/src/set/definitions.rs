@@ -8,7 +8,7 @@ use rtrace_model::{
     Process, Region, RegionId, ValueColumn, name_apart,
 };
 
-use super::Part;
+use super::SetMember;
 use crate::Trace;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct Definitions {
     /// The names of the columns of each region.
     value_names: HashMap<RegionId, HashSet<String>>,
     /// Libraries of the set by what makes them one; one trace may have that several times.
-    files: HashMap<(File, usize), LibraryId>,
+    files: HashMap<(LibraryIdentity, usize), LibraryId>,
     /// Regions of the set by the place of their code, likewise.
     places: HashMap<(LibraryId, u64, usize), RegionId>,
     /// Call sites of the set by all that is known of them but the id.
@@ -37,16 +37,18 @@ pub(super) struct Definitions {
 
 /// What makes a library the same in two traces: its build, or on one machine its inode.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum File {
+enum LibraryIdentity {
     Built { name: String, build_id: String },
     Stored { host: String, path: String, device: u64, inode: u64 },
 }
 
-impl File {
-    fn of(library: &Library, host: &str) -> File {
+impl LibraryIdentity {
+    fn of(library: &Library, host: &str) -> LibraryIdentity {
         match &library.build_id {
-            Some(build_id) => File::Built { name: library.file_name().to_owned(), build_id: build_id.clone() },
-            None => File::Stored {
+            Some(build_id) => {
+                LibraryIdentity::Built { name: library.file_name().to_owned(), build_id: build_id.clone() }
+            }
+            None => LibraryIdentity::Stored {
                 host: host.to_owned(),
                 path: library.path.clone(),
                 device: library.device,
@@ -59,15 +61,15 @@ impl File {
 impl Definitions {
     /// Adds the definitions of a trace whose times are `shift` nanoseconds too early. The first
     /// trace keeps its ids.
-    pub(super) fn take_in(&mut self, trace: Trace, shift: u64) -> Part {
+    pub(super) fn take_in(&mut self, trace: Trace, shift: u64) -> SetMember {
         let locations_before = self.locations.last().map_or(0, |last| last.id.0);
         let (regions, call_sites, contexts) = (Default::default(), Default::default(), Default::default());
-        let mut part = Part { trace, shift, locations_before, regions, call_sites, contexts };
+        let mut part = SetMember { trace, shift, locations_before, regions, call_sites, contexts };
         let host = &part.trace.header().host;
         let mut libraries = HashMap::new();
-        let mut copies: HashMap<File, usize> = HashMap::new();
+        let mut copies: HashMap<LibraryIdentity, usize> = HashMap::new();
         for library in part.trace.libraries() {
-            let file = File::of(library, host);
+            let file = LibraryIdentity::of(library, host);
             let copy = copies.entry(file.clone()).or_default();
             libraries.insert(library.id, self.library(library, (file, *copy)));
             *copy += 1;
@@ -109,7 +111,7 @@ impl Definitions {
         part
     }
 
-    fn library(&mut self, library: &Library, file: (File, usize)) -> LibraryId {
+    fn library(&mut self, library: &Library, file: (LibraryIdentity, usize)) -> LibraryId {
         match self.files.entry(file) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {

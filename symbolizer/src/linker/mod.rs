@@ -19,7 +19,7 @@ use rtrace_model::text_of;
 pub use command::resolve_command;
 
 use crate::{Error, Image, select};
-use search::{Linkage, Search};
+use search::{Needs, Search};
 
 /// A program that claims to need more names than this is not followed further.
 const MAX_NAMES: usize = 1 << 14;
@@ -107,7 +107,7 @@ fn load(executable: &Path, env: &Environment, search: &Search) -> Result<Loading
 struct Loading {
     paths: Vec<PathBuf>,
     /// By index of `paths`.
-    linkages: Vec<Linkage>,
+    linkages: Vec<Needs>,
     /// Indexes of files whose needs have not been looked at.
     queue: VecDeque<usize>,
     names: HashSet<String>,
@@ -134,7 +134,7 @@ impl Loading {
     }
 
     fn push(&mut self, path: PathBuf, image: &Image, by: Option<usize>) {
-        let linkage = Linkage::read(&path, image, by);
+        let linkage = Needs::read(&path, image, by);
         self.names.extend(linkage.soname.clone());
         self.queue.push_back(self.paths.len());
         self.linkages.push(linkage);

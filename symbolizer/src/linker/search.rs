@@ -24,7 +24,7 @@ const MAX_FOLDERS: usize = 64;
 
 /// What a loaded file says about the libraries that it needs.
 #[derive(Debug)]
-pub(super) struct Linkage {
+pub(super) struct Needs {
     pub(super) needed: Vec<String>,
     /// The names by which this file need not be looked for again.
     pub(super) soname: Option<String>,
@@ -34,12 +34,12 @@ pub(super) struct Linkage {
     pub(super) needed_by: Option<usize>,
 }
 
-impl Linkage {
-    pub(super) fn read(path: &Path, image: &Image, needed_by: Option<usize>) -> Linkage {
+impl Needs {
+    pub(super) fn read(path: &Path, image: &Image, needed_by: Option<usize>) -> Needs {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let origin = path.parent().unwrap_or(Path::new("/"));
         let runpath = image.runpath().map(|folders| expand(&folders, origin));
-        Linkage {
+        Needs {
             needed: image.needed().into_iter().map(Cow::into_owned).collect(),
             soname: image.soname().map(str::to_owned),
             // A RUNPATH makes a file's RPATH void.
@@ -71,7 +71,7 @@ impl Search {
     }
 
     /// The paths to try, in order, for a name that `loaded[by]` needs.
-    pub(super) fn places(&self, name: &str, loaded: &[Linkage], by: usize) -> Vec<PathBuf> {
+    pub(super) fn places(&self, name: &str, loaded: &[Needs], by: usize) -> Vec<PathBuf> {
         if name.contains('/') {
             return vec![path_of(name)];
         }

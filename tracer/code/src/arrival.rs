@@ -8,7 +8,7 @@
 //! Nothing here reads a file or a process: these are functions of bytes.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic};
-use rtrace_model::{Held, MOST_MOVED};
+use rtrace_model::{HeldBytes, MOST_MOVED};
 
 use crate::copies::{Copies, writes_memory};
 use crate::instruction::{Emulation, Handling, SiteCost, accesses_beside_stack, may_fault};
@@ -63,7 +63,7 @@ impl Keeps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// At this probe.
-    Site(ReturnSite),
+    Site(ReturnProbe),
     /// Where its caller returns: the caller does nothing else from there.
     Skip {
         /// Words from the slot of the call's return address up to the slot of the caller's own; 1 where the
@@ -78,7 +78,7 @@ pub enum Arrival {
 
 /// A probe that sees the returns to one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReturnSite {
+pub struct ReturnProbe {
     /// Bytes from the return address to the probed instruction.
     pub distance: u8,
     /// What the instructions in between add to the stack pointer, in words of 8 bytes: positive where they
@@ -88,7 +88,7 @@ pub struct ReturnSite {
     /// [`SiteCost::Emulated`] or [`SiteCost::SingleStep`].
     pub cost: SiteCost,
     /// Where what the function returned in `rax` is at the probe.
-    pub result: Option<Held>,
+    pub result: Option<HeldBytes>,
     /// Something may have been stored in between.
     pub is_stored: bool,
 }
@@ -123,7 +123,7 @@ pub fn arrival(code: &[u8], emulation: &Emulation, keeps: Keeps) -> Arrival {
         if instruction.mnemonic() == Mnemonic::Ret && instruction.op_count() == 0 && only_rises && has_result {
             return Arrival::Skip { words: words.unsigned_abs() + 1 };
         }
-        let site = |cost| ReturnSite { distance, words, cost, result: copies.result(), is_stored };
+        let site = |cost| ReturnProbe { distance, words, cost, result: copies.result(), is_stored };
         match emulation.handling(&code[usize::from(distance)..decoder.position()]) {
             Handling::Emulated => emulated = emulated.or(Some(site(SiteCost::Emulated))),
             Handling::SingleStep => stepped = stepped.or(Some(site(SiteCost::SingleStep))),
@@ -153,7 +153,7 @@ pub fn arrival(code: &[u8], emulation: &Emulation, keeps: Keeps) -> Arrival {
 
 /// The probe at the return address itself, which nothing but returns comes to; none where the kernel takes
 /// none there. Arguments as for [`arrival`].
-pub fn at_return_address(code: &[u8], emulation: &Emulation) -> Option<ReturnSite> {
+pub fn at_return_address(code: &[u8], emulation: &Emulation) -> Option<ReturnProbe> {
     let emulation = Emulation { steps: false, ..*emulation };
     let length = Decoder::with_ip(64, code, 0, DecoderOptions::NONE).decode().len();
     let cost = match emulation.handling(code.get(..length)?) {
@@ -161,7 +161,7 @@ pub fn at_return_address(code: &[u8], emulation: &Emulation) -> Option<ReturnSit
         Handling::SingleStep => SiteCost::SingleStep,
         Handling::BpfEmulated(_) | Handling::Refused(_) => return None,
     };
-    Some(ReturnSite { distance: 0, words: 0, cost, result: Copies::new().result(), is_stored: false })
+    Some(ReturnProbe { distance: 0, words: 0, cost, result: Copies::new().result(), is_stored: false })
 }
 
 /// Whether a function of this code may return what one that it calls has returned, because it only returns then.
@@ -222,7 +222,7 @@ mod tests {
     const STEPPED: SiteCost = SiteCost::SingleStep;
 
     fn site(distance: u8, words: i32, cost: SiteCost) -> Arrival {
-        Arrival::Site(ReturnSite { distance, words, cost, result: None, is_stored: false })
+        Arrival::Site(ReturnProbe { distance, words, cost, result: None, is_stored: false })
     }
 
     /// Behind a direct call, without where the result is.
@@ -232,7 +232,7 @@ mod tests {
 
     fn place(arrival: Arrival) -> Arrival {
         match arrival {
-            Arrival::Site(ReturnSite { distance, words, cost, .. }) => site(distance, words, cost),
+            Arrival::Site(ReturnProbe { distance, words, cost, .. }) => site(distance, words, cost),
             other => other,
         }
     }

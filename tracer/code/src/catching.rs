@@ -19,12 +19,12 @@ const RETURN_TWICE: [&str; 8] =
 /// The functions of a file that may.
 pub struct Catching {
     /// Ranges of code by file offset, sorted.
-    ranges: Vec<Function>,
+    ranges: Vec<FunctionRange>,
 }
 
 /// A function by file offsets.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Function {
+struct FunctionRange {
     start: u64,
     end: u64,
     catches: bool,
@@ -39,7 +39,7 @@ impl Catching {
         let twice = slots.iter().filter(|slot| RETURN_TWICE.contains(&slot.name)).map(|slot| slot.address);
         let twice: HashSet<u64> = twice.collect();
         let frames = image.frame_ranges();
-        let calls = if twice.is_empty() { Calls::default() } else { calls(image, &frames, &twice) };
+        let calls = if twice.is_empty() { ReturnAddresses::default() } else { calls(image, &frames, &twice) };
         let ranges = frames.iter().filter_map(|frame| {
             let start = image.file_offset(frame.start)?;
             let within = |calls: &[u64]| {
@@ -48,14 +48,19 @@ impl Catching {
                 calls[from..to].iter().map(|address| start + (address - frame.start)).collect::<Vec<u64>>()
             };
             let catches = frame.has_lsda || !within(&calls.possible).is_empty();
-            Some(Function { start, end: start + (frame.end - frame.start), catches, twice: within(&calls.confirmed) })
+            Some(FunctionRange {
+                start,
+                end: start + (frame.end - frame.start),
+                catches,
+                twice: within(&calls.confirmed),
+            })
         });
-        let mut ranges: Vec<Function> = ranges.collect();
+        let mut ranges: Vec<FunctionRange> = ranges.collect();
         ranges.sort_unstable();
         Catching { ranges }
     }
 
-    fn function(&self, offset: u64) -> Option<&Function> {
+    fn function(&self, offset: u64) -> Option<&FunctionRange> {
         let following = self.ranges.partition_point(|function| function.start <= offset);
         self.ranges[..following].last().filter(|function| offset < function.end)
     }
@@ -94,7 +99,7 @@ impl Catching {
 
 /// The sorted addresses to which calls return.
 #[derive(Default)]
-struct Calls {
+struct ReturnAddresses {
     /// All of them, and perhaps some that are none.
     possible: Vec<u64>,
     /// Those of calls to which control certainly comes.
@@ -102,11 +107,11 @@ struct Calls {
 }
 
 /// Calls of the functions in these slots, made by the code itself or by a linkage stub.
-fn calls(image: &Image, frames: &[FrameRange], slots: &HashSet<u64>) -> Calls {
+fn calls(image: &Image, frames: &[FrameRange], slots: &HashSet<u64>) -> ReturnAddresses {
     let is_linked = |target| linked(image, target).is_some_and(|slot| slots.contains(&slot));
     let functions: Vec<Range<u64>> = frames.iter().map(|frame| frame.start..frame.end).collect();
     let text = Text::new(image, Vec::new());
-    let mut calls = Calls::default();
+    let mut calls = ReturnAddresses::default();
     for segment in image.executable_ranges() {
         let bytes = image.code_from(segment.start).unwrap_or_default();
         let possible = candidates(bytes, segment.start, is_linked, |slot| slots.contains(&slot));

@@ -51,7 +51,7 @@ pub fn of(image: &Image, exports: &Exports) -> Vec<Resolved> {
         is_known && !resolving.contains(&address) && !stubs.iter().any(|stubs| stubs.contains(&address))
     };
     let text = Text::new(image, ranges.iter().map(|range| range.start).collect());
-    let mut file = File { image, text, words, finals, is_function: &is_function, left: MOST_EFFORT };
+    let mut file = ExaminedFile { image, text, words, finals, is_function: &is_function, left: MOST_EFFORT };
     let mut found = Vec::new();
     for (function, resolver) in resolvers() {
         let choices = file.returned(resolver.address, 0).functions(file.is_function).unwrap_or_default();
@@ -65,22 +65,22 @@ pub fn of(image: &Image, exports: &Exports) -> Vec<Resolved> {
 
 /// What a register may hold: one of these constants, or something else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Value {
+struct Consts {
     constants: BTreeSet<u64>,
     is_other: bool,
 }
 
-impl Value {
-    fn other() -> Value {
-        Value { is_other: true, ..Value::default() }
+impl Consts {
+    fn other() -> Consts {
+        Consts { is_other: true, ..Consts::default() }
     }
 
-    fn of(constant: u64) -> Value {
-        Value { constants: BTreeSet::from([constant]), is_other: false }
+    fn of(constant: u64) -> Consts {
+        Consts { constants: BTreeSet::from([constant]), is_other: false }
     }
 
     /// Adds what another may be; whether that is more.
-    fn join(&mut self, other: &Value) -> bool {
+    fn join(&mut self, other: &Consts) -> bool {
         let before = (self.constants.len(), self.is_other);
         self.constants.extend(&other.constants);
         self.is_other |= other.is_other || self.constants.len() > MOST_CHOICES;
@@ -99,14 +99,14 @@ impl Value {
 
 /// What is known where an instruction begins.
 #[derive(Clone, Default)]
-struct State {
-    registers: [Value; REGISTERS],
+struct InstructionState {
+    registers: [Consts; REGISTERS],
     /// `rbp` points into the frame.
     has_frame: bool,
 }
 
-impl State {
-    fn join(&mut self, other: &State) -> bool {
+impl InstructionState {
+    fn join(&mut self, other: &InstructionState) -> bool {
         let mut grows = self.has_frame && !other.has_frame;
         self.has_frame &= other.has_frame;
         for (own, other) in self.registers.iter_mut().zip(&other.registers) {
@@ -118,14 +118,14 @@ impl State {
 
 /// What a function stores in its frame.
 #[derive(Clone, Default, PartialEq, Eq)]
-struct Stack {
+struct StoredValues {
     /// By the register that leads there, and the distance from it.
-    words: HashMap<(usize, u64), Value>,
+    words: HashMap<(usize, u64), Consts>,
     /// Whoever knows where it is may store there, too.
     is_shared: bool,
 }
 
-struct File<'a> {
+struct ExaminedFile<'a> {
     image: &'a Image,
     text: Text<'a>,
     /// What the dynamic linker puts into a word; none where that is known only to it.
@@ -136,10 +136,10 @@ struct File<'a> {
     left: usize,
 }
 
-impl File<'_> {
+impl ExaminedFile<'_> {
     /// What the function at this address may return.
-    fn returned(&mut self, entry: u64, depth: usize) -> Value {
-        let mut stack = Stack::default();
+    fn returned(&mut self, entry: u64, depth: usize) -> Consts {
+        let mut stack = StoredValues::default();
         // What is loaded early may be stored late: until nothing new is stored.
         for _ in 0..MOST_CHOICES {
             let before = stack.clone();
@@ -148,19 +148,19 @@ impl File<'_> {
                 return returned;
             }
         }
-        Value::other()
+        Consts::other()
     }
 
-    fn walk(&mut self, entry: u64, depth: usize, stack: &mut Stack) -> Value {
-        let mut first = State::default();
-        first.registers.fill(Value::other());
+    fn walk(&mut self, entry: u64, depth: usize, stack: &mut StoredValues) -> Consts {
+        let mut first = InstructionState::default();
+        first.registers.fill(Consts::other());
         let (mut states, mut waiting) = (HashMap::from([(entry, first)]), vec![entry]);
-        let (mut returned, mut steps, mut info) = (Value::default(), 0, InstructionInfoFactory::new());
+        let (mut returned, mut steps, mut info) = (Consts::default(), 0, InstructionInfoFactory::new());
         while let Some(address) = waiting.pop() {
             steps += 1;
             let instruction = self.text.instruction(address).filter(|_| steps < MOST_STEPS && self.left > 0);
             let Some((instruction, mut state)) = instruction.zip(states.get(&address).cloned()) else {
-                return Value::other();
+                return Consts::other();
             };
             self.left -= 1;
             let mut next = vec![instruction.next_ip()];
@@ -170,7 +170,7 @@ impl File<'_> {
                     next.clear();
                 }
                 FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
-                    let Some(target) = branch_target(&instruction) else { return Value::other() };
+                    let Some(target) = branch_target(&instruction) else { return Consts::other() };
                     let leaves = (self.is_function)(target) && target != entry;
                     if instruction.flow_control() == FlowControl::UnconditionalBranch {
                         next.clear();
@@ -182,14 +182,14 @@ impl File<'_> {
                     }
                 }
                 FlowControl::IndirectBranch => {
-                    let Some(targets) = self.table(address) else { return Value::other() };
+                    let Some(targets) = self.table(address) else { return Consts::other() };
                     next = targets;
                 }
                 FlowControl::Call | FlowControl::IndirectCall if self.is_final(&instruction) => next.clear(),
                 FlowControl::Call | FlowControl::IndirectCall => {
                     for (number, register) in state.registers.iter_mut().enumerate() {
                         if !KEPT.contains(&number) {
-                            *register = Value::other();
+                            *register = Consts::other();
                         }
                     }
                     if instruction.op0_kind() == OpKind::NearBranch64 {
@@ -198,7 +198,7 @@ impl File<'_> {
                 }
                 FlowControl::Exception => next.clear(),
                 FlowControl::Next => self.follow(&mut info, &instruction, &mut state, stack),
-                _ => return Value::other(),
+                _ => return Consts::other(),
             }
             if returned.is_other {
                 return returned;
@@ -228,8 +228,8 @@ impl File<'_> {
         jump.is_some_and(|jump| jump.is_ip_rel_memory_operand() && self.finals.contains(&jump.ip_rel_memory_address()))
     }
 
-    fn called(&mut self, target: u64, depth: usize) -> Value {
-        if depth < DEEPEST { self.returned(target, depth + 1) } else { Value::other() }
+    fn called(&mut self, target: u64, depth: usize) -> Consts {
+        if depth < DEEPEST { self.returned(target, depth + 1) } else { Consts::other() }
     }
 
     /// Where the jumps by tables go in the function of this jump.
@@ -243,14 +243,14 @@ impl File<'_> {
         &self,
         info: &mut InstructionInfoFactory,
         instruction: &Instruction,
-        state: &mut State,
-        stack: &mut Stack,
+        state: &mut InstructionState,
+        stack: &mut StoredValues,
     ) {
         let wide = |register: Register| number(register).filter(|_| matches!(register.size(), 4 | 8));
         let to = (instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Register)
             .then(|| wide(instruction.op0_register()))
             .flatten();
-        let from_stack = |register: Register, state: &State| match number(register) {
+        let from_stack = |register: Register, state: &InstructionState| match number(register) {
             Some(RSP) => Some(RSP),
             Some(RBP) if state.has_frame => Some(RBP),
             _ => None,
@@ -264,14 +264,14 @@ impl File<'_> {
         let is_move = instruction.mnemonic() == Mnemonic::Mov;
         let is_choice = to.is_some() && instruction.condition_code() != ConditionCode::None;
         let value = match instruction.mnemonic() {
-            _ if is_cleared => Value::of(0),
-            Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => Value::of(instruction.ip_rel_memory_address()),
+            _ if is_cleared => Consts::of(0),
+            Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => Consts::of(instruction.ip_rel_memory_address()),
             Mnemonic::Lea if place.is_some() && to != Some(RSP) => {
                 stack.is_shared = true;
-                Value::other()
+                Consts::other()
             }
             _ if is_move || is_choice => self.source(instruction, state, stack, place),
-            _ => Value::other(),
+            _ => Consts::other(),
         };
         let size = instruction.memory_size().size() as u64;
         match place.filter(|_| writes_memory(info, instruction)) {
@@ -286,7 +286,7 @@ impl File<'_> {
         let before = to.map(|to| state.registers[to].clone());
         for used in info.info(instruction).used_registers().iter().filter(|used| writes(used.access())) {
             if let Some(number) = number(used.register()) {
-                state.registers[number] = Value::other();
+                state.registers[number] = Consts::other();
                 state.has_frame &= number != RBP;
             }
         }
@@ -300,31 +300,37 @@ impl File<'_> {
     }
 
     /// What an instruction copies from.
-    fn source(&self, instruction: &Instruction, state: &State, stack: &Stack, place: Option<(usize, u64)>) -> Value {
+    fn source(
+        &self,
+        instruction: &Instruction,
+        state: &InstructionState,
+        stack: &StoredValues,
+        place: Option<(usize, u64)>,
+    ) -> Consts {
         match instruction.op1_kind() {
             OpKind::Register => match number(instruction.op1_register()) {
                 Some(from) if matches!(instruction.op1_register().size(), 4 | 8) => state.registers[from].clone(),
-                _ => Value::other(),
+                _ => Consts::other(),
             },
-            OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64 => Value::of(instruction.immediate(1)),
-            OpKind::Memory if instruction.memory_size().size() as u64 != WORD => Value::other(),
-            OpKind::Memory if matches!(instruction.segment_prefix(), Register::FS | Register::GS) => Value::other(),
+            OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64 => Consts::of(instruction.immediate(1)),
+            OpKind::Memory if instruction.memory_size().size() as u64 != WORD => Consts::other(),
+            OpKind::Memory if matches!(instruction.segment_prefix(), Register::FS | Register::GS) => Consts::other(),
             OpKind::Memory => match place {
                 Some(place) if instruction.memory_index() == Register::None => {
                     let known = stack.words.get(&place).filter(|_| !stack.is_shared);
-                    known.cloned().unwrap_or_else(Value::other)
+                    known.cloned().unwrap_or_else(Consts::other)
                 }
-                Some(_) => Value::other(),
+                Some(_) => Consts::other(),
                 None => self.loaded(instruction, state),
             },
-            _ => Value::other(),
+            _ => Consts::other(),
         }
     }
 
     /// What stands in memory where a constant leads. Nobody knows where a table ends.
-    fn loaded(&self, instruction: &Instruction, state: &State) -> Value {
+    fn loaded(&self, instruction: &Instruction, state: &InstructionState) -> Consts {
         if instruction.memory_index() != Register::None {
-            return Value::other();
+            return Consts::other();
         }
         let displacement = instruction.memory_displacement64();
         let bases: BTreeSet<u64> = match (instruction.memory_base(), number(instruction.memory_base())) {
@@ -333,11 +339,11 @@ impl File<'_> {
             (_, Some(base)) if !state.registers[base].is_other => {
                 state.registers[base].constants.iter().map(|base| base.wrapping_add(displacement)).collect()
             }
-            _ => return Value::other(),
+            _ => return Consts::other(),
         };
-        let mut value = Value::default();
+        let mut value = Consts::default();
         for base in bases {
-            value.join(&self.word(base).map_or_else(Value::other, Value::of));
+            value.join(&self.word(base).map_or_else(Consts::other, Consts::of));
         }
         value
     }

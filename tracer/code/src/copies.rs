@@ -4,7 +4,7 @@
 //! gone, and so is what an instruction may have written.
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
-use rtrace_model::Held;
+use rtrace_model::HeldBytes;
 
 /// General registers, which have their numbers in instructions.
 const REGISTERS: usize = 16;
@@ -37,12 +37,12 @@ impl Registers {
 
 /// What the registers hold of what they held first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Copies([Option<Held>; REGISTERS]);
+pub(crate) struct Copies([Option<HeldBytes>; REGISTERS]);
 
 impl Copies {
     /// At the first instruction.
     pub fn new() -> Copies {
-        Copies(std::array::from_fn(|number| Some(Held { register: number as u8, bytes: WORD })))
+        Copies(std::array::from_fn(|number| Some(HeldBytes { register: number as u8, bytes: WORD })))
     }
 
     /// A register that holds at least so many low bytes of what the one of this number held first: that one itself,
@@ -76,7 +76,7 @@ impl Copies {
     }
 
     /// What an instruction copies, and to which register.
-    fn copied(&self, instruction: &Instruction) -> Option<(usize, Held)> {
+    fn copied(&self, instruction: &Instruction) -> Option<(usize, HeldBytes)> {
         let (to, from, bytes) = match instruction.mnemonic() {
             Mnemonic::Cdqe => (Register::RAX, Register::EAX, 4),
             Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd => {
@@ -94,12 +94,12 @@ impl Copies {
         };
         let held = self.0[number(from)?]?;
         let to = number(to).filter(|&to| to != RSP)?;
-        Some((to, Held { bytes: held.bytes.min(bytes), ..held }))
+        Some((to, HeldBytes { bytes: held.bytes.min(bytes), ..held }))
     }
 
     /// Where the result of a function is, if the first instruction is the one behind its call.
-    pub fn result(&self) -> Option<Held> {
-        let held = |bytes| Some(Held { register: self.place(RAX, bytes)?, bytes });
+    pub fn result(&self) -> Option<HeldBytes> {
+        let held = |bytes| Some(HeldBytes { register: self.place(RAX, bytes)?, bytes });
         held(WORD).or_else(|| held(WORD / 2))
     }
 }

@@ -26,7 +26,7 @@ const FRAME_POINTER: u8 = 5;
 
 /// What must still be as it was where a probe sits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keeps {
+pub struct Intact {
     /// No memory beside the stack has been accessed, as accesses are counted.
     pub accesses: bool,
     /// Some register holds so many low bytes of what the caller put into each general register, by its number in
@@ -38,7 +38,7 @@ pub struct Keeps {
     pub memory: bool,
 }
 
-impl Keeps {
+impl Intact {
     /// Whether memory is as it was after this instruction, in front of which the stack pointer is so many bytes below
     /// the return address, if it was before.
     fn spares(self, info: &mut InstructionInfoFactory, instruction: &Instruction, depth: i32) -> bool {
@@ -79,7 +79,7 @@ impl CodePoint {
 }
 
 /// The instructions of the line after the first one, as long as what is to be kept is as it was.
-pub fn from_entry(text: &Text, extent: &Range<u64>, keeps: Keeps) -> Vec<CodePoint> {
+pub fn from_entry(text: &Text, extent: &Range<u64>, keeps: Intact) -> Vec<CodePoint> {
     let mut info = InstructionInfoFactory::new();
     let mut line = Vec::new();
     let mut address = extent.start;

@@ -36,12 +36,12 @@ pub fn sound(text: &Text, moved: Vec<MovedEntry>) -> HashMap<u64, CodePoint> {
 
 struct Candidates {
     /// Sorted by entry.
-    candidates: Vec<Candidate>,
+    candidates: Vec<SiteCandidate>,
     /// Nothing behind it matters. Most words of a file are larger numbers.
     last_site: u64,
 }
 
-struct Candidate {
+struct SiteCandidate {
     moved: MovedEntry,
     /// The first address after the entry to which something refers: what stands from there on may be
     /// reached without passing the entry.
@@ -53,13 +53,13 @@ struct Candidate {
 impl Candidates {
     fn new(mut moved: Vec<MovedEntry>) -> Candidates {
         moved.sort_by_key(|moved| moved.extent.start);
-        let candidate = |moved| Candidate { moved, entered: u64::MAX, jumps_indirectly: false };
+        let candidate = |moved| SiteCandidate { moved, entered: u64::MAX, jumps_indirectly: false };
         let last_site = moved.iter().map(|moved| moved.site.address).max().unwrap_or(0);
         Candidates { candidates: moved.into_iter().map(candidate).collect(), last_site }
     }
 
     /// The candidate with the nearest entry up to `address`.
-    fn before(&mut self, address: u64) -> Option<&mut Candidate> {
+    fn before(&mut self, address: u64) -> Option<&mut SiteCandidate> {
         if self.candidates.first().is_none_or(|first| address < first.moved.extent.start) {
             return None;
         }
@@ -90,7 +90,7 @@ impl Candidates {
     }
 }
 
-impl Candidate {
+impl SiteCandidate {
     /// The site, if nothing enters before it.
     fn site(&self, text: &Text) -> Option<CodePoint> {
         let MovedEntry { extent, site } = &self.moved;

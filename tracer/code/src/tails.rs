@@ -25,7 +25,7 @@ pub enum Tails {
 /// Which functions `function` may end in, of those that are probed.
 pub fn of(text: &Text, function: FunctionCode, is_probed: impl Fn(u64) -> bool) -> Tails {
     let followed = text.extent(function).and_then(|extent| followed(text, extent, &is_probed));
-    let Some(Followed { reached, through_pointers: false }) = followed else { return Tails::Anywhere };
+    let Some(JumpTargets { reached, through_pointers: false }) = followed else { return Tails::Anywhere };
     let offsets: Option<Vec<u64>> = reached.into_iter().map(|entry| text.image().file_offset(entry)).collect();
     match offsets {
         None => Tails::Anywhere,
@@ -60,7 +60,7 @@ fn own_ways<T>(text: &Text, function: FunctionCode, ask: impl Fn(&Ways) -> T) ->
 }
 
 /// Where control may come to by jumps.
-pub(crate) struct Followed {
+pub(crate) struct JumpTargets {
     /// The addresses of the functions that are not followed further.
     pub reached: Vec<u64>,
     /// Also where pointers lead.
@@ -69,7 +69,7 @@ pub(crate) struct Followed {
 
 /// Where control may come to by jumps from this range of code, up to functions that are `known`; none where that
 /// cannot be told.
-pub(crate) fn followed(text: &Text, extent: Range<u64>, is_known: &impl Fn(u64) -> bool) -> Option<Followed> {
+pub(crate) fn followed(text: &Text, extent: Range<u64>, is_known: &impl Fn(u64) -> bool) -> Option<JumpTargets> {
     let entry = extent.start;
     let mut reached = Vec::new();
     let mut through_pointers = false;
@@ -107,5 +107,5 @@ pub(crate) fn followed(text: &Text, extent: Range<u64>, is_known: &impl Fn(u64) 
             }
         }
     }
-    Some(Followed { reached, through_pointers })
+    Some(JumpTargets { reached, through_pointers })
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rtrace_code::arrival;
 use rtrace_code::errno::Errno;
-use rtrace_code::line::Keeps;
-use rtrace_signatures::{At, Code, Op, Program, Signature};
+use rtrace_code::line::Intact;
+use rtrace_signatures::{At, FetchProgram, Op, OpCode, Signature};
 
 /// What is known of a function, and the program that fetches values of its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Capture {
     /// The columns, metrics, and who says so.
     pub signature: Signature,
     /// Fetches them.
-    pub program: Program,
+    pub program: FetchProgram,
     /// Where the function begins, in its file's own terms.
     pub address: u64,
     /// Where its library has the thread's `errno`.
@@ -26,14 +26,14 @@ pub type Captures = HashMap<u64, Arc<Capture>>;
 
 impl Capture {
     /// What must be as it was at the function's first instruction where its entry is seen.
-    pub(crate) fn keeps(&self) -> Keeps {
+    pub(crate) fn keeps(&self) -> Intact {
         let at_entry = || self.ops(At::Enter);
         let mut registers = [0; 16];
-        for op in at_entry().filter(|op| op.code == Code::Register) {
+        for op in at_entry().filter(|op| op.code == OpCode::Register) {
             let bytes = &mut registers[op.number as usize];
             *bytes = op.width.bytes.max(*bytes);
         }
-        Keeps { registers, memory: at_entry().any(reads_memory), ..Keeps::default() }
+        Intact { registers, memory: at_entry().any(reads_memory), ..Intact::default() }
     }
 
     /// The operations that run then.
@@ -44,7 +44,7 @@ impl Capture {
     /// The vector registers that are fetched, each once, by their numbers: a stub stores them.
     #[must_use]
     pub fn vectors(&self) -> Vec<u8> {
-        let of_vectors = self.ops(At::Enter).filter(|op| op.code == Code::Vector);
+        let of_vectors = self.ops(At::Enter).filter(|op| op.code == OpCode::Vector);
         let mut vectors: Vec<u8> = of_vectors.map(|op| op.number as u8).collect();
         vectors.sort_unstable();
         vectors.dedup();
@@ -54,7 +54,7 @@ impl Capture {
     /// What must be as the function left it where its return is seen.
     #[must_use]
     pub fn keeps_at_return(&self) -> arrival::Keeps {
-        let results = self.ops(At::Exit).filter(|op| op.code == Code::Result);
+        let results = self.ops(At::Exit).filter(|op| op.code == OpCode::Result);
         let results = results.map(|op| if op.width.bytes > 4 { 8 } else { 4 });
         let memory = self.ops(At::Exit).any(reads_memory);
         arrival::Keeps { accesses: false, result: results.max().unwrap_or_default(), memory }
@@ -62,5 +62,5 @@ impl Capture {
 }
 
 fn reads_memory(op: Op) -> bool {
-    matches!(op.code, Code::Stack | Code::Memory | Code::Text)
+    matches!(op.code, OpCode::Stack | OpCode::Memory | OpCode::Text)
 }

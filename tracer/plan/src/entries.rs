@@ -12,14 +12,14 @@ mod tests;
 use std::ops::Range;
 
 use rtrace_code::instruction::{Emulation, Handling, SiteCost};
-use rtrace_code::line::{self, CodePoint, Keeps};
+use rtrace_code::line::{self, CodePoint, Intact};
 use rtrace_code::obstacle::Obstacle;
 use rtrace_code::skipped::{self, MovedEntry};
 use rtrace_code::text::{FunctionCode, Text};
 use rtrace_code::{parallel, restarting, stub};
 
-use crate::jump::Jumps;
-use crate::{Reason, Site};
+use crate::jump::JumpFunctions;
+use crate::{EntrySite, Reason};
 
 /// What decides where enters are seen.
 pub struct Entries<'a> {
@@ -28,18 +28,18 @@ pub struct Entries<'a> {
     /// What is done without a single step.
     pub emulated: Emulation,
     /// What must be as it was where the entry of the function at an address is seen.
-    pub keeps: &'a (dyn Fn(u64) -> Keeps + Sync),
+    pub keeps: &'a (dyn Fn(u64) -> Intact + Sync),
     /// Whether the function at an address is to have a stub, whatever its site costs.
     pub wants_stub: &'a (dyn Fn(u64) -> bool + Sync),
     /// Functions whose arguments are read at the site, which must be the first instruction then.
-    pub jumps: &'a Jumps,
+    pub jumps: &'a JumpFunctions,
     /// Whether the function that begins at an address is Go's.
     pub is_of_go: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
 impl Entries<'_> {
     /// The site of each function's enter, or why there is none.
-    pub fn sites(&self, functions: &[FunctionCode]) -> Vec<Result<Site, Reason>> {
+    pub fn sites(&self, functions: &[FunctionCode]) -> Vec<Result<EntrySite, Reason>> {
         let once = parallel::map(functions, |&function| match (self.is_of_go)(function.entry) {
             true => restarting::once(self.text, function),
             false => Ok(function),
@@ -97,7 +97,7 @@ impl Entries<'_> {
         self.text.image().file_offset(place.address).is_some()
     }
 
-    fn site(&self, place: CodePoint) -> Result<Site, Reason> {
+    fn site(&self, place: CodePoint) -> Result<EntrySite, Reason> {
         let cost = match self.handling(place) {
             Handling::Emulated => SiteCost::Emulated,
             Handling::BpfEmulated(step) => SiteCost::BpfEmulated(step),
@@ -105,7 +105,7 @@ impl Entries<'_> {
             Handling::Refused(obstacle) => return Err(obstacle.into()),
         };
         let file_offset = self.text.image().file_offset(place.address).ok_or(Reason::NotInFile)?;
-        Ok(Site { file_offset, cost, words: place.words, registers: place.registers })
+        Ok(EntrySite { file_offset, cost, words: place.words, registers: place.registers })
     }
 
     fn handling(&self, place: CodePoint) -> Handling {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use rtrace_symbolizer::demangle;
 
-use super::selector::Subject;
+use super::selector::SelectedFunction;
 use super::wildcard::Wildcard;
 
 /// Filters larger than this many bytes are refused.
@@ -17,12 +17,12 @@ pub const LARGEST_FILTER: u64 = 16 << 20;
 /// The rules of a filter file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    regions: Vec<Rule>,
-    files: Vec<Rule>,
+    regions: Vec<FilterRule>,
+    files: Vec<FilterRule>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Rule {
+struct FilterRule {
     pattern: Wildcard,
     excludes: bool,
     /// Whether names are taken as the linker has them.
@@ -70,16 +70,16 @@ const FILES: &str = "SCOREP_FILE_NAMES";
 
 /// The block that is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Block {
+enum OpenBlock {
     Regions,
     Files,
 }
 
 #[derive(Default)]
-struct Parser {
+struct FilterParser {
     filter: Filter,
     /// The block that is open, and the line in which it begins.
-    block: Option<(Block, usize)>,
+    block: Option<(OpenBlock, usize)>,
     /// Whether patterns exclude, and are taken on mangled names.
     rule: Option<(bool, bool)>,
 }
@@ -88,7 +88,7 @@ impl FromStr for Filter {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Filter, FilterError> {
-        let mut parser = Parser::default();
+        let mut parser = FilterParser::default();
         for (line, content) in (1..).zip(text.lines()) {
             let at = |fault| FilterError { line, fault };
             for word in words(content).map_err(at)? {
@@ -102,11 +102,11 @@ impl FromStr for Filter {
     }
 }
 
-impl Parser {
+impl FilterParser {
     fn word(&mut self, word: &str, line: usize) -> Result<(), Fault> {
         let own = || word.to_owned();
         let of_block = |name: &str, end| word.strip_prefix(name).is_some_and(|rest| rest == end);
-        for (block, name) in [(Block::Regions, REGIONS), (Block::Files, FILES)] {
+        for (block, name) in [(OpenBlock::Regions, REGIONS), (OpenBlock::Files, FILES)] {
             if of_block(name, "_BEGIN") {
                 if self.block.is_some() {
                     return Err(Fault::Nested(own()));
@@ -127,15 +127,15 @@ impl Parser {
             "INCLUDE" => self.rule = Some((false, false)),
             "EXCLUDE" => self.rule = Some((true, false)),
             "MANGLED" | "DEMANGLED" => match &mut self.rule {
-                Some((_, is_mangled)) if block == Block::Regions => *is_mangled = word == "MANGLED",
+                Some((_, is_mangled)) if block == OpenBlock::Regions => *is_mangled = word == "MANGLED",
                 _ => return Err(Fault::Misplaced(own())),
             },
             pattern => {
                 let (excludes, is_mangled) = self.rule.ok_or_else(|| Fault::NoRule(own()))?;
-                let rule = Rule { pattern: Wildcard::new(pattern), excludes, is_mangled };
+                let rule = FilterRule { pattern: Wildcard::new(pattern), excludes, is_mangled };
                 match block {
-                    Block::Regions => self.filter.regions.push(rule),
-                    Block::Files => self.filter.files.push(rule),
+                    OpenBlock::Regions => self.filter.regions.push(rule),
+                    OpenBlock::Files => self.filter.files.push(rule),
                 }
             }
         }
@@ -175,7 +175,7 @@ impl Filter {
     }
 
     /// Whether it leaves a function in. Of one whose source file is not known, that is taken for an empty name.
-    pub fn admits(&self, function: &Subject<'_>) -> bool {
+    pub fn admits(&self, function: &SelectedFunction<'_>) -> bool {
         let source = function.source.unwrap_or_default();
         let demangled = OnceCell::new();
         let demangled = || demangled.get_or_init(|| function.linker_names().map(demangle).collect::<Vec<_>>());
@@ -189,7 +189,7 @@ impl Filter {
 
 /// What the last rule says that matches. Each rule overrides those before it, so this is the same as to follow all of
 /// them, and takes less time.
-fn admitted(rules: &[Rule], matches: impl Fn(&Rule) -> bool) -> bool {
+fn admitted(rules: &[FilterRule], matches: impl Fn(&FilterRule) -> bool) -> bool {
     rules.iter().rev().find(|rule| matches(rule)).is_none_or(|rule| !rule.excludes)
 }
 
@@ -204,7 +204,7 @@ mod tests {
     fn admits(filter: &str, symbol: &str, source: Option<&str>) -> bool {
         let filter: Filter = filter.parse().unwrap();
         let symbols = [Symbol { name: symbol.to_owned(), version: None, is_default: true }];
-        filter.admits(&Subject { name: &demangle(symbol), mark: "", symbols: &symbols, source })
+        filter.admits(&SelectedFunction { name: &demangle(symbol), mark: "", symbols: &symbols, source })
     }
 
     fn regions(rules: &str) -> String {
@@ -276,8 +276,8 @@ mod tests {
     fn any_name_of_a_function_counts() {
         let filter: Filter = regions("EXCLUDE other").parse().unwrap();
         let symbols = ["first", "other"].map(|name| Symbol { name: name.to_owned(), version: None, is_default: true });
-        assert!(!filter.admits(&Subject { name: "first", mark: "", symbols: &symbols, source: None }));
-        assert!(!filter.admits(&Subject { name: "other", mark: "", symbols: &[], source: None }));
+        assert!(!filter.admits(&SelectedFunction { name: "first", mark: "", symbols: &symbols, source: None }));
+        assert!(!filter.admits(&SelectedFunction { name: "other", mark: "", symbols: &[], source: None }));
     }
 
     #[test]

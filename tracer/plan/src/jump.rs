@@ -4,10 +4,10 @@ use foldhash::HashMap;
 use rtrace_code::instruction::LONGEST;
 use rtrace_code::verbatim::Verbatim;
 use rtrace_model::{Jump, known};
-use rtrace_symbolizer::{Definition, Image};
+use rtrace_symbolizer::{DynamicDefinition, Image};
 
 /// Functions of one file by which control leaves others, by virtual address.
-pub type Jumps = HashMap<u64, Jump>;
+pub type JumpFunctions = HashMap<u64, Jump>;
 
 /// Shared files that have some, by the names under which the dynamic linker knows them.
 const C_LIBRARY: &str = "libc.so.6";
@@ -36,7 +36,7 @@ pub fn may_be_in(name: &str) -> bool {
 }
 
 /// Those of a file whose target the programs can read. Programs and libraries may have copies of their own.
-pub fn of(image: &Image) -> Jumps {
+pub fn of(image: &Image) -> JumpFunctions {
     let mut jumps = named(image);
     if jumps.is_empty() {
         return jumps;
@@ -47,18 +47,18 @@ pub fn of(image: &Image) -> Jumps {
 }
 
 /// Those of a file by their names.
-fn named(image: &Image) -> Jumps {
+fn named(image: &Image) -> JumpFunctions {
     let (names, jump): (&[&str], Jump) = match image.soname() {
         Some(C_LIBRARY) => (&LONGJMP, Jump::Longjmp),
         Some(UNWINDER) if is_context_known(image) => (&[FOUND], Jump::Unwind),
         _ => return copies(image),
     };
-    let is_meant = |definition: &Definition<'_>| names.contains(&definition.name) && !definition.is_ifunc;
+    let is_meant = |definition: &DynamicDefinition<'_>| names.contains(&definition.name) && !definition.is_ifunc;
     image.definitions().filter(is_meant).map(|definition| (definition.address, jump)).collect()
 }
 
 /// Copies of these functions that were linked into a file.
-fn copies(image: &Image) -> Jumps {
+fn copies(image: &Image) -> JumpFunctions {
     let names = [&[FOUND, STACK_POINTER, OF_GLIBC][..], &LONGJMP].concat();
     let found = image.addresses_of(&names);
     let is_glibc = found.iter().any(|&(name, _)| names[name] == OF_GLIBC);

@@ -26,7 +26,7 @@ use rtrace_code::parallel;
 use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_model::{ExitPolicy, Jump, Library, Region, RegionId};
-use rtrace_symbolizer::parts::Parts;
+use rtrace_symbolizer::parts::FileParts;
 use rtrace_symbolizer::{Exports, Function, Image, Sources, Stamp, Symbol, Uses, demangle, ifunc};
 
 pub use self::capture::{Capture, Captures};
@@ -34,7 +34,7 @@ pub use self::filter::{Filter, FilterError, LARGEST_FILTER};
 pub use self::pattern::{Pattern, PatternError};
 use self::planner::Planner;
 pub use self::reason::Reason;
-pub use self::selector::{Selector, SourcePattern, Subject};
+pub use self::selector::{SelectedFunction, Selector, SourcePattern};
 
 /// What is probed.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub struct PlannedRegion {
     /// The region.
     pub region: Region,
     /// Where its calls are seen to begin.
-    pub entry: Site,
+    pub entry: EntrySite,
     /// Why its calls are not timed, whatever was asked for.
     pub untimed: Option<Reason>,
     /// Which functions they may end in.
@@ -101,7 +101,7 @@ impl PlannedRegion {
 
 /// An instruction at which calls are seen to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct EntrySite {
     /// Offset of the instruction in the file, in bytes: the region's first one, or one that always follows it.
     pub file_offset: u64,
     /// What a hit costs.
@@ -124,7 +124,7 @@ pub struct Refusal {
 
 /// What the user wants.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct PlanOptions {
     /// Only functions that one of these selects; all, where there is none.
     pub include: Vec<Selector>,
     /// No function that one of these selects.
@@ -143,9 +143,9 @@ pub struct Options {
     pub stubs: bool,
 }
 
-impl Options {
+impl PlanOptions {
     /// Whether a function is asked for.
-    pub fn selects(&self, function: &Subject<'_>) -> bool {
+    pub fn selects(&self, function: &SelectedFunction<'_>) -> bool {
         let included = self.include.is_empty() || self.include.iter().any(|selector| selector.selects(function));
         included
             && !self.exclude.iter().any(|selector| selector.selects(function))
@@ -195,7 +195,7 @@ pub struct LibrarySource {
     /// Implementations of its IFUNCs, where a process has chosen some.
     pub ifuncs: Vec<ifunc::Resolved>,
     /// Where its code is not the file's any more in a process that is to be traced.
-    pub altered: Parts,
+    pub altered: FileParts,
     /// What is fetched of calls of its functions.
     pub captures: Captures,
     /// In which source files its functions are defined, where that was asked for and is known.
@@ -217,8 +217,8 @@ impl LibrarySource {
     }
 
     /// What a function is selected by, if its code is at this address.
-    pub fn subject<'a>(&'a self, function: &'a Function, address: u64) -> Subject<'a> {
-        Subject::new(function, self.sources.as_ref().and_then(|sources| sources.of(address)))
+    pub fn subject<'a>(&'a self, function: &'a Function, address: u64) -> SelectedFunction<'a> {
+        SelectedFunction::new(function, self.sources.as_ref().and_then(|sources| sources.of(address)))
     }
 
     /// Where code of its functions begins, in the file's own terms.
@@ -230,14 +230,14 @@ impl LibrarySource {
 }
 
 /// Plans all probes. Region ids count up from `first_region`.
-pub fn plan(sources: &[LibrarySource], options: &Options, first_region: RegionId) -> Plan {
+pub fn plan(sources: &[LibrarySource], options: &PlanOptions, first_region: RegionId) -> Plan {
     let mut libraries = parallel::map(sources, |source| plan_library(source, options));
     let regions = libraries.iter_mut().flat_map(|library| &mut library.regions);
     regions.zip(first_region.0..).for_each(|(planned, id)| planned.region.id = RegionId(id));
     Plan { libraries }
 }
 
-fn plan_library(source: &LibrarySource, options: &Options) -> PlannedLibrary {
+fn plan_library(source: &LibrarySource, options: &PlanOptions) -> PlannedLibrary {
     let (regions, refused) = Planner::new(source, options).plan();
     let (attach_path, stamp) = (source.attach_path.clone(), source.image.stamp());
     PlannedLibrary { library: source.library.clone(), attach_path, stamp, regions, refused }

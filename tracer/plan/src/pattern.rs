@@ -19,12 +19,12 @@ const MAX_REGEX_SIZE: usize = 1 << 20;
 /// name, so that `operator[]` needs no quoting; the parameters that a demangled name ends in may be left out.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    kind: Kind,
+    kind: PatternKind,
     has_version: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum PatternKind {
     Exact(String),
     Glob(GlobMatcher),
     Regex(Regex),
@@ -66,13 +66,13 @@ impl FromStr for Pattern {
     fn from_str(text: &str) -> Result<Pattern, PatternError> {
         let between_slashes = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
         let kind = match text.strip_prefix("re:").or(between_slashes) {
-            Some(expression) => Kind::Regex(regex(expression, text)?),
+            Some(expression) => PatternKind::Regex(regex(expression, text)?),
             None if text.is_empty() => return Err(PatternError::Empty),
             None if source(text).is_some() => {
                 return Err(PatternError::Source { text: text.to_owned() });
             }
-            None if text.contains(['*', '?']) => Kind::Glob(glob(text)?),
-            None => Kind::Exact(text.to_owned()),
+            None if text.contains(['*', '?']) => PatternKind::Glob(glob(text)?),
+            None => PatternKind::Exact(text.to_owned()),
         };
         Ok(Pattern { kind, has_version: text.contains('@') })
     }
@@ -105,9 +105,9 @@ impl Pattern {
     /// What was asked for.
     pub fn text(&self) -> String {
         match &self.kind {
-            Kind::Exact(text) => text.clone(),
-            Kind::Glob(glob) => glob.glob().glob().to_owned(),
-            Kind::Regex(regex) => format!("/{}/", regex.as_str()),
+            PatternKind::Exact(text) => text.clone(),
+            PatternKind::Glob(glob) => glob.glob().glob().to_owned(),
+            PatternKind::Regex(regex) => format!("/{}/", regex.as_str()),
         }
     }
 
@@ -119,9 +119,9 @@ impl Pattern {
     /// Whether this one name matches.
     pub fn matches(&self, name: &str) -> bool {
         match &self.kind {
-            Kind::Exact(text) => name.strip_prefix(text.as_str()).is_some_and(is_same_function),
-            Kind::Glob(glob) => glob.is_match(name),
-            Kind::Regex(regex) => regex.is_match(name),
+            PatternKind::Exact(text) => name.strip_prefix(text.as_str()).is_some_and(is_same_function),
+            PatternKind::Glob(glob) => glob.is_match(name),
+            PatternKind::Regex(regex) => regex.is_match(name),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashSet};
 use rtrace_code::instruction::{LONGEST, SiteCost};
-use rtrace_code::line::Keeps;
+use rtrace_code::line::Intact;
 use rtrace_code::proof::Proof;
 use rtrace_code::restarting::{self, Restarts};
 use rtrace_code::stub::Stub;
@@ -16,13 +16,13 @@ use rtrace_model::{ExitPolicy, Region, RegionId, SymbolName};
 use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 
 use super::entries::Entries;
-use super::jump::{self, Jumps};
+use super::jump::{self, JumpFunctions};
 use super::reason::Reason;
-use super::{LibrarySource, Options, PlannedRegion, Refusal, Site, Subject, deny};
-use rtrace_symbolizer::parts::{self, Parts};
+use super::{EntrySite, LibrarySource, PlanOptions, PlannedRegion, Refusal, SelectedFunction, deny};
+use rtrace_symbolizer::parts::{self, FileParts};
 
 /// A function that was asked for: one address of code.
-struct Candidate {
+struct FunctionCandidate {
     name: String,
     symbols: Vec<Symbol>,
     file_offset: u64,
@@ -30,10 +30,10 @@ struct Candidate {
 }
 
 /// A function with where its enter is seen.
-type Probed = (Candidate, Site);
+type ProbedFunction = (FunctionCandidate, EntrySite);
 
 /// How the calls of a function end.
-struct Ends {
+struct CallEnds {
     tails: Tails,
     /// Words that it takes off the stack.
     pops: u32,
@@ -46,14 +46,14 @@ pub struct Planner<'a> {
     text: Text<'a>,
     go: Option<GoCode>,
     /// Parts of the file to which the dynamic linker writes, sorted.
-    relocated: Parts,
-    options: &'a Options,
+    relocated: FileParts,
+    options: &'a PlanOptions,
     refused: Vec<Refusal>,
 }
 
 impl<'a> Planner<'a> {
     /// Plans for `source`.
-    pub fn new(source: &'a LibrarySource, options: &'a Options) -> Planner<'a> {
+    pub fn new(source: &'a LibrarySource, options: &'a PlanOptions) -> Planner<'a> {
         let exported = source.exports.functions.iter().map(|function| function.address);
         let chosen = source.ifuncs.iter().map(|resolved| resolved.address);
         let text = Text::new(&source.image, exported.chain(chosen).collect());
@@ -66,7 +66,7 @@ impl<'a> Planner<'a> {
     pub fn plan(mut self) -> (Vec<PlannedRegion>, Vec<Refusal>) {
         let (candidates, refused) = self.candidates();
         self.refused = refused;
-        let candidates: Vec<Candidate> = candidates.into_values().collect();
+        let candidates: Vec<FunctionCandidate> = candidates.into_values().collect();
         let codes: Vec<FunctionCode> = candidates.iter().map(|candidate| candidate.code).collect();
         let jumps = jump::of(&self.source.image);
         let keeps = |address: u64| self.keeps(address);
@@ -98,7 +98,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Why a function is not probed, whatever its code looks like; `entry`: where its enter would be seen.
-    fn denied(&self, candidate: &Candidate, entry: Option<&Site>) -> Option<Reason> {
+    fn denied(&self, candidate: &FunctionCandidate, entry: Option<&EntrySite>) -> Option<Reason> {
         let begins_program = self.source.image.entry() == Some(candidate.code.entry);
         let end = entry.map_or(candidate.file_offset, |entry| entry.file_offset) + LONGEST as u64;
         let is_altered = parts::overlaps_beside(&self.source.altered, &(candidate.file_offset..end), &self.relocated);
@@ -112,7 +112,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Those of these functions whose calls can be counted: only a return tells a call from another lap of a loop.
-    fn countable(&mut self, probed: Vec<(Probed, bool)>) -> Vec<(Probed, bool)> {
+    fn countable(&mut self, probed: Vec<(ProbedFunction, bool)>) -> Vec<(ProbedFunction, bool)> {
         if self.options.exit == ExitPolicy::ReturnSite {
             return probed;
         }
@@ -122,13 +122,13 @@ impl<'a> Planner<'a> {
     }
 
     /// Whether one of these functions leaves its callers with a stack pointer of others, or other code of the file does.
-    fn any_abandons(&self, probed: &[(Probed, bool)]) -> bool {
+    fn any_abandons(&self, probed: &[(ProbedFunction, bool)]) -> bool {
         parallel::map(probed, |((candidate, _), _)| tails::abandons(&self.text, candidate.code)).contains(&true)
             || tails::leaves_frames(&self.source.image)
     }
 
     /// How the calls of each of these functions end; with whether it may do laps.
-    fn ends(&self, probed: &[(Probed, bool)]) -> Vec<Ends> {
+    fn ends(&self, probed: &[(ProbedFunction, bool)]) -> Vec<CallEnds> {
         let entries: HashSet<u64> = probed.iter().map(|((candidate, _), _)| candidate.code.entry).collect();
         let tails = parallel::map(probed, |((candidate, _), _)| match self.is_of_go(candidate.code.entry) {
             true => Tails::Never,
@@ -137,11 +137,11 @@ impl<'a> Planner<'a> {
         let pops = self.pops(probed, &tails);
         let passing_on = self.passing_on(probed);
         let ends = tails.into_iter().zip(pops).zip(passing_on);
-        ends.map(|((tails, pops), passes_on)| Ends { tails, pops, passes_on }).collect()
+        ends.map(|((tails, pops), passes_on)| CallEnds { tails, pops, passes_on }).collect()
     }
 
     /// What these functions take off the stack as they return, themselves or by what they end in.
-    fn pops(&self, probed: &[(Probed, bool)], tails: &[Tails]) -> Vec<u32> {
+    fn pops(&self, probed: &[(ProbedFunction, bool)], tails: &[Tails]) -> Vec<u32> {
         let own = parallel::map(probed, |((candidate, _), _)| tails::pops(&self.text, candidate.code));
         let offsets = probed.iter().map(|((candidate, _), _)| candidate.file_offset);
         let by_offset: HashMap<u64, u32> = offsets.zip(own.iter().map(|own| own.unwrap_or(0))).collect();
@@ -153,7 +153,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Which of these functions may return what one that they call has returned.
-    fn passing_on(&self, probed: &[(Probed, bool)]) -> Vec<bool> {
+    fn passing_on(&self, probed: &[(ProbedFunction, bool)]) -> Vec<bool> {
         if self.source.captures.is_empty() {
             return vec![false; probed.len()];
         }
@@ -193,11 +193,11 @@ impl<'a> Planner<'a> {
     }
 
     /// The functions that are asked for, by file offset, and those that cannot be probed whatever their code is.
-    fn candidates(&self) -> (BTreeMap<u64, Candidate>, Vec<Refusal>) {
+    fn candidates(&self) -> (BTreeMap<u64, FunctionCandidate>, Vec<Refusal>) {
         let source = self.source;
         let (mut candidates, mut refused) = (BTreeMap::new(), Vec::new());
         for symbol in &source.exports.refused {
-            if self.options.selects(&Subject { name: &symbol.name, mark: "", symbols: &[], source: None }) {
+            if self.options.selects(&SelectedFunction { name: &symbol.name, mark: "", symbols: &[], source: None }) {
                 refused.push(Refusal { name: symbol.name.clone(), reason: Reason::Symbol(symbol.reason) });
             }
         }
@@ -242,7 +242,7 @@ impl<'a> Planner<'a> {
     /// Adds the names of `function` to what is at this address.
     fn add(
         &self,
-        candidates: &mut BTreeMap<u64, Candidate>,
+        candidates: &mut BTreeMap<u64, FunctionCandidate>,
         function: &Function,
         file_offset: u64,
         code: FunctionCode,
@@ -250,7 +250,7 @@ impl<'a> Planner<'a> {
         candidates
             .entry(file_offset)
             .and_modify(|candidate| candidate.symbols.extend(function.symbols.iter().cloned()))
-            .or_insert_with(|| Candidate {
+            .or_insert_with(|| FunctionCandidate {
                 name: self.options.name_of(function),
                 symbols: function.symbols.clone(),
                 file_offset,
@@ -278,8 +278,8 @@ impl<'a> Planner<'a> {
     /// Where enters are seen.
     fn entries<'s>(
         &'s self,
-        jumps: &'s Jumps,
-        keeps: &'s (dyn Fn(u64) -> Keeps + Sync),
+        jumps: &'s JumpFunctions,
+        keeps: &'s (dyn Fn(u64) -> Intact + Sync),
         wants_stub: &'s (dyn Fn(u64) -> bool + Sync),
         is_of_go: &'s (dyn Fn(u64) -> bool + Sync),
     ) -> Entries<'s> {
@@ -287,9 +287,9 @@ impl<'a> Planner<'a> {
     }
 
     /// What must be as it was where the entry of the function at this address is seen.
-    fn keeps(&self, address: u64) -> Keeps {
+    fn keeps(&self, address: u64) -> Intact {
         let keeps = self.source.captures.get(&address).map(|capture| capture.keeps()).unwrap_or_default();
-        Keeps { accesses: self.options.keeps_accesses, frame: self.options.keeps_frame, ..keeps }
+        Intact { accesses: self.options.keeps_accesses, frame: self.options.keeps_frame, ..keeps }
     }
 
     /// The vector registers from which values of the function at this address are fetched, which a stub would store.
@@ -309,12 +309,12 @@ impl<'a> Planner<'a> {
     fn region(
         &self,
         id: RegionId,
-        ((candidate, entry), laps): (Probed, bool),
-        Ends { tails, pops, passes_on }: Ends,
+        ((candidate, entry), laps): (ProbedFunction, bool),
+        CallEnds { tails, pops, passes_on }: CallEnds,
         abandons: bool,
-        jumps: &Jumps,
+        jumps: &JumpFunctions,
     ) -> PlannedRegion {
-        let Candidate { name, symbols, file_offset, code } = candidate;
+        let FunctionCandidate { name, symbols, file_offset, code } = candidate;
         let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
         let untimed = self.is_of_go(code.entry).then_some(Reason::MovingStacks);
         let exit = if untimed.is_some() { ExitPolicy::EntryOnly } else { self.options.exit };

@@ -10,7 +10,7 @@ use super::pattern::{self, Pattern, PatternError, SOURCE};
 
 /// What is known of a function when it is selected.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct SelectedFunction<'a> {
     /// Its preferred name, demangled.
     pub name: &'a str,
     /// What tells it from others of that name.
@@ -21,10 +21,10 @@ pub struct Subject<'a> {
     pub source: Option<&'a str>,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> SelectedFunction<'a> {
     /// A function, with its source file.
-    pub fn new(function: &'a Function, source: Option<&'a str>) -> Subject<'a> {
-        Subject { name: &function.name, mark: &function.mark, symbols: &function.symbols, source }
+    pub fn new(function: &'a Function, source: Option<&'a str>) -> SelectedFunction<'a> {
+        SelectedFunction { name: &function.name, mark: &function.mark, symbols: &function.symbols, source }
     }
 
     /// Its names as the linker has them.
@@ -69,7 +69,7 @@ impl Selector {
     }
 
     /// Whether it selects a function.
-    pub fn selects(&self, function: &Subject<'_>) -> bool {
+    pub fn selects(&self, function: &SelectedFunction<'_>) -> bool {
         match self {
             Selector::Name(pattern) => {
                 pattern.matches(function.name)
@@ -94,10 +94,10 @@ pub(crate) fn is_named(pattern: &Pattern, symbol: &Symbol) -> bool {
 /// A glob over the whole path of a source file, in which `*` also stands for folders. One that does not begin with `/`
 /// may begin at any folder. Behind `re:` there is a regular expression, which matches anywhere in the path.
 #[derive(Clone, Debug)]
-pub struct SourcePattern(Kind);
+pub struct SourcePattern(SelectorKind);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum SelectorKind {
     /// Any of these.
     Globs(Vec<GlobMatcher>),
     Regex(Regex),
@@ -108,14 +108,14 @@ impl FromStr for SourcePattern {
 
     fn from_str(text: &str) -> Result<SourcePattern, PatternError> {
         if let Some(expression) = text.strip_prefix("re:") {
-            return Ok(SourcePattern(Kind::Regex(pattern::regex(expression, text)?)));
+            return Ok(SourcePattern(SelectorKind::Regex(pattern::regex(expression, text)?)));
         }
         if text.is_empty() {
             return Err(PatternError::Empty);
         }
         let below = (!text.starts_with('/')).then(|| format!("*/{text}"));
         let globs = [Some(text.to_owned()), below].into_iter().flatten().map(|glob| pattern::glob(&glob));
-        Ok(SourcePattern(Kind::Globs(globs.collect::<Result<_, _>>()?)))
+        Ok(SourcePattern(SelectorKind::Globs(globs.collect::<Result<_, _>>()?)))
     }
 }
 
@@ -123,8 +123,8 @@ impl SourcePattern {
     /// Whether it matches a whole path.
     pub fn matches(&self, path: &str) -> bool {
         match &self.0 {
-            Kind::Globs(globs) => globs.iter().any(|glob| glob.is_match(path)),
-            Kind::Regex(regex) => regex.is_match(path),
+            SelectorKind::Globs(globs) => globs.iter().any(|glob| glob.is_match(path)),
+            SelectorKind::Regex(regex) => regex.is_match(path),
         }
     }
 }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     fn selects(selector: &str, name: &str, source: Option<&str>) -> bool {
-        selector.parse::<Selector>().unwrap().selects(&Subject { name, mark: "", symbols: &[], source })
+        selector.parse::<Selector>().unwrap().selects(&SelectedFunction { name, mark: "", symbols: &[], source })
     }
 
     #[test]

@@ -13,7 +13,7 @@ fn source(image: Image) -> LibrarySource {
     LibrarySource::new(library, "/lib/x.so".into(), Arc::new(image), exports, Vec::new())
 }
 
-fn planned(language: &str, code: &str, options: &Options) -> Option<PlannedLibrary> {
+fn planned(language: &str, code: &str, options: &PlanOptions) -> Option<PlannedLibrary> {
     let image = compile(language, code, &["-shared", "-fPIC", "-fcf-protection=none"])?;
     Some(plan(&[source(image)], options, RegionId(7)).libraries.remove(0))
 }
@@ -27,7 +27,7 @@ const PAIR: &str = "int f(int x) { return x + 1; } int g(int x) { return x * x; 
 
 #[test]
 fn a_library_without_functions_is_refused_as_such() {
-    let Some(library) = planned("c", "static int n; int *p = &n;", &Options::default()) else { return };
+    let Some(library) = planned("c", "static int n; int *p = &n;", &PlanOptions::default()) else { return };
     assert!(library.regions.is_empty());
     let refusal = Refusal { name: "/lib/x.so".to_owned(), reason: Reason::NoExports };
     assert_eq!(library.refused.last(), Some(&refusal));
@@ -35,7 +35,7 @@ fn a_library_without_functions_is_refused_as_such() {
 
 #[test]
 fn ids_count_up_by_offset() {
-    let Some(library) = planned("c", PAIR, &Options::default()) else { return };
+    let Some(library) = planned("c", PAIR, &PlanOptions::default()) else { return };
     let ids: Vec<u32> = library.regions.iter().map(|planned| planned.region.id.0).collect();
     assert_eq!(ids, [7, 8]);
     assert!(library.regions.is_sorted_by_key(|planned| planned.region.file_offset));
@@ -45,25 +45,28 @@ fn ids_count_up_by_offset() {
 #[test]
 fn options_choose_the_exit() {
     for policy in ExitPolicy::ALL {
-        let Some(library) = planned("c", PAIR, &Options { exit: policy, ..Options::default() }) else { return };
+        let Some(library) = planned("c", PAIR, &PlanOptions { exit: policy, ..PlanOptions::default() }) else { return };
         assert_eq!(find(&library, "f").region.exit, policy);
     }
-    assert_eq!(Options::default().exit, ExitPolicy::ReturnSite);
+    assert_eq!(PlanOptions::default().exit, ExitPolicy::ReturnSite);
 }
 
 #[test]
 fn where_a_program_begins_nothing_is_probed() {
     let code = "void begin(void) { for (;;) ; } int f(int x) { return x + 1; }";
     let Some(image) = compile("c", code, &["-nostdlib", "-Wl,-e,begin", "-Wl,-export-dynamic"]) else { return };
-    let library = plan(&[source(image)], &Options::default(), RegionId(0)).libraries.remove(0);
+    let library = plan(&[source(image)], &PlanOptions::default(), RegionId(0)).libraries.remove(0);
     assert_eq!(library.regions.len(), 1);
     assert!(library.refused[0].name == "begin" && library.refused[0].reason == Reason::NotCalled);
 }
 
 #[test]
 fn patterns_select() {
-    let options =
-        Options { include: vec!["*".parse().unwrap()], exclude: vec!["f".parse().unwrap()], ..Options::default() };
+    let options = PlanOptions {
+        include: vec!["*".parse().unwrap()],
+        exclude: vec!["f".parse().unwrap()],
+        ..PlanOptions::default()
+    };
     let Some(library) = planned("c", PAIR, &options) else { return };
     assert_eq!(library.regions.len(), 1);
     find(&library, "g");
@@ -77,10 +80,10 @@ fn an_ifunc_is_planned_where_its_implementation_is() {
     let mut source = source(image);
     let function = source.exports.functions.iter().position(|function| function.ifunc).unwrap();
     let g = source.exports.functions.iter().find(|function| function.name == "g").unwrap().clone();
-    let unresolved = plan(&[], &Options::default(), RegionId(0));
+    let unresolved = plan(&[], &PlanOptions::default(), RegionId(0));
     assert!(unresolved.libraries.is_empty());
     source.ifuncs = vec![ifunc::Resolved { function, address: g.address, size: g.size }];
-    let library = plan(&[source], &Options::default(), RegionId(0)).libraries.remove(0);
+    let library = plan(&[source], &PlanOptions::default(), RegionId(0)).libraries.remove(0);
     assert_eq!(library.regions.len(), 1);
     assert_eq!(library.regions[0].region.symbols.len(), 2);
     assert_eq!(library.regions[0].region.file_offset, g.file_offset);
@@ -90,7 +93,7 @@ fn an_ifunc_is_planned_where_its_implementation_is() {
 fn an_ifunc_without_implementation_is_refused() {
     let code = "static int real(int x) { return x + 2; } static void *pick(void) { return real; } \
         int f(int) __attribute__((ifunc(\"pick\")));";
-    let Some(library) = planned("c", code, &Options::default()) else { return };
+    let Some(library) = planned("c", code, &PlanOptions::default()) else { return };
     assert!(library.regions.is_empty());
     assert_eq!(library.refused[0].reason, Reason::Ifunc);
 }
@@ -98,7 +101,7 @@ fn an_ifunc_without_implementation_is_refused() {
 #[test]
 fn a_nop_that_becomes_a_call_is_refused() {
     let code = "__asm__(\".globl f\\n.type f,@function\\nf: .byte 0x0f,0x1f,0x44,0,0\\nud2\\n.size f,.-f\");";
-    let Some(library) = planned("c", code, &Options::default()) else { return };
+    let Some(library) = planned("c", code, &PlanOptions::default()) else { return };
     assert_eq!((library.regions.len(), library.refused.len()), (0, 1));
 }
 
@@ -106,11 +109,11 @@ fn a_nop_that_becomes_a_call_is_refused() {
 fn a_region_begins_at_its_function_wherever_its_site_is() {
     let code =
         "__asm__(\".globl f\\n.type f,@function\\nf: test %edi,%edi\\npush %rbx\\npop %rbx\\nret\\n.size f,.-f\");";
-    let Some(library) = planned("c", code, &Options::default()) else { return };
+    let Some(library) = planned("c", code, &PlanOptions::default()) else { return };
     let planned = find(&library, "f");
     let registers = Registers::default();
     let file_offset = planned.region.file_offset + 2;
-    assert_eq!(planned.entry, Site { file_offset, cost: SiteCost::Emulated, words: 0, registers });
+    assert_eq!(planned.entry, EntrySite { file_offset, cost: SiteCost::Emulated, words: 0, registers });
 }
 
 /// What functions may end in, as a compiler makes their jumps.
@@ -129,7 +132,7 @@ fn tails_are_found_in_compiled_code() {
         int through_pointer(int x) { sink(x); return pointer(x + 1); }
         int by_table(int x) { switch (x) { case 0: sink(4); return 7; case 1: sink(9); return 1; case 2: sink(2); return 3;
             case 3: sink(11); return 8; case 4: sink(1); return 77; case 5: sink(6); return 5; } sink(x); return leaf(x); }";
-    let Some(library) = planned("c", code, &Options::default()) else { return };
+    let Some(library) = planned("c", code, &PlanOptions::default()) else { return };
     let to = |name: &str| Tails::To(vec![find(&library, name).region.file_offset]);
     for (name, tails) in [
         ("leaf", Tails::Never),
@@ -143,7 +146,7 @@ fn tails_are_found_in_compiled_code() {
         assert_eq!(find(&library, name).tails, tails, "{name}");
     }
     // What is not probed is part of what jumps to it.
-    let options = Options { exclude: vec!["other".parse().unwrap()], ..Options::default() };
+    let options = PlanOptions { exclude: vec!["other".parse().unwrap()], ..PlanOptions::default() };
     let library = planned("c", code, &options).unwrap();
     assert_eq!(find(&library, "to_local").tails, Tails::Never);
 }
@@ -159,7 +162,7 @@ fn tails_of_fragments_are_those_of_their_function() {
     let Some(library) = planned(
         "c++",
         code,
-        &Options { include: vec!["*er".parse().unwrap(), "leaf".parse().unwrap()], ..Options::default() },
+        &PlanOptions { include: vec!["*er".parse().unwrap(), "leaf".parse().unwrap()], ..PlanOptions::default() },
     ) else {
         return;
     };
@@ -175,7 +178,7 @@ fn code_without_a_type_is_planned_where_it_is_called() {
         int caller(void) { __asm__ volatile (\"call called; call *through_slot@GOTPCREL(%rip)\"); return 1; }";
     let image = compile("c", code, &["-shared", "-fPIC", "-nostdlib"]);
     let Some(image) = image else { return };
-    let library = plan(&[source(image)], &Options::default(), RegionId(0)).libraries.remove(0);
+    let library = plan(&[source(image)], &PlanOptions::default(), RegionId(0)).libraries.remove(0);
     let mut names: Vec<&str> = library.regions.iter().map(|planned| planned.region.name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["called", "caller", "through_slot"]);
@@ -192,7 +195,7 @@ fn loops_that_begin_their_functions_need_return_sites() {
     let Some(image) = compile("c", code, &["-shared", "-fPIC", "-fcf-protection=none"]) else { return };
     let image = source(image);
     let with = |exit| {
-        let options = Options { exit, ..Options::default() };
+        let options = PlanOptions { exit, ..PlanOptions::default() };
         plan(std::slice::from_ref(&image), &options, RegionId(0)).libraries.remove(0)
     };
     let library = with(ExitPolicy::ReturnSite);

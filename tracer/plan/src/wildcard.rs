@@ -2,10 +2,10 @@
 
 /// A pattern over a whole name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wildcard(Vec<Part>);
+pub(crate) struct Wildcard(Vec<WildcardPart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum WildcardPart {
     One(char),
     AnyOne,
     Any,
@@ -20,18 +20,18 @@ impl Wildcard {
         while let Some(c) = rest.next() {
             let part = match c {
                 // Several are as one, and would only take time.
-                '*' if parts.last() == Some(&Part::Any) => continue,
-                '*' => Part::Any,
-                '?' => Part::AnyOne,
-                '\\' => Part::One(rest.next().unwrap_or('\\')),
+                '*' if parts.last() == Some(&WildcardPart::Any) => continue,
+                '*' => WildcardPart::Any,
+                '?' => WildcardPart::AnyOne,
+                '\\' => WildcardPart::One(rest.next().unwrap_or('\\')),
                 '[' => match set(rest.as_str()) {
                     Some((part, behind)) => {
                         rest = behind.chars();
                         part
                     }
-                    None => Part::One('['),
+                    None => WildcardPart::One('['),
                 },
-                c => Part::One(c),
+                c => WildcardPart::One(c),
             };
             parts.push(part);
         }
@@ -47,7 +47,7 @@ impl Wildcard {
         loop {
             let ahead = rest.clone();
             match (parts.split_first(), rest.next()) {
-                (Some((Part::Any, behind)), _) => {
+                (Some((WildcardPart::Any, behind)), _) => {
                     (parts, rest) = (behind, ahead.clone());
                     retry = Some((behind, ahead));
                 }
@@ -65,12 +65,12 @@ impl Wildcard {
     }
 }
 
-impl Part {
+impl WildcardPart {
     fn admits(&self, c: char) -> bool {
         match self {
-            Part::One(own) => *own == c,
-            Part::AnyOne | Part::Any => true,
-            Part::Set { ranges, is_negated } => {
+            WildcardPart::One(own) => *own == c,
+            WildcardPart::AnyOne | WildcardPart::Any => true,
+            WildcardPart::Set { ranges, is_negated } => {
                 ranges.iter().any(|(first, last)| (*first..=*last).contains(&c)) != *is_negated
             }
         }
@@ -78,7 +78,7 @@ impl Part {
 }
 
 /// Reads a set behind its `[`, and gives what is behind it; `None` where it has no end.
-fn set(text: &str) -> Option<(Part, &str)> {
+fn set(text: &str) -> Option<(WildcardPart, &str)> {
     let mut rest = text.chars();
     let is_negated = text.starts_with(['!', '^']);
     if is_negated {
@@ -90,7 +90,7 @@ fn set(text: &str) -> Option<(Part, &str)> {
         let mut first = rest.next()?;
         match first {
             // The first one is a member.
-            ']' if !is_first => return Some((Part::Set { ranges, is_negated }, rest.as_str())),
+            ']' if !is_first => return Some((WildcardPart::Set { ranges, is_negated }, rest.as_str())),
             '[' if rest.as_str().starts_with(':') => {
                 let (name, behind) = rest.as_str()[1..].split_once(":]")?;
                 ranges.extend_from_slice(class(name)?);

@@ -9,9 +9,9 @@ use rtrace_exporters::{CallValues, TraceSet, Value as Known};
 use rtrace_model::{Call, Library, LocationId, RegionId, ValueColumn, counted, escape, grouped};
 
 use super::Error;
-use super::key::{HIDDEN, Key};
+use super::key::{HIDDEN, RowId};
 use super::people::Note;
-use super::table::{Column, Recorded, Shown, Value};
+use super::table::{Column, Datum, RecordedValue, Shown};
 
 /// Rows that are told apart; with a histogram of 50 kB each they would take 800 MB.
 const MOST_ROWS: usize = 1 << 14;
@@ -20,35 +20,35 @@ const MOST_ROWS: usize = 1 << 14;
 const MOST_NAMES: usize = 40;
 
 /// The row of all calls whose values are not told apart.
-const MORE: Key = HIDDEN - 1;
+const MORE: RowId = HIDDEN - 1;
 
 /// The functions and their values, as they appear.
 pub(super) struct ByValue<'a> {
     trace: &'a TraceSet,
-    asked: Asked,
+    asked: NameSums,
     /// By their key: the function, and the value where it is known.
-    rows: Vec<(RegionId, Option<Recorded>)>,
-    keys: HashMap<(RegionId, Option<Recorded>), Key>,
+    rows: Vec<(RegionId, Option<RecordedValue>)>,
+    keys: HashMap<(RegionId, Option<RecordedValue>), RowId>,
     /// The rows of calls that are not visited yet, if their values are known.
-    waiting: HashMap<(LocationId, u64), Key>,
+    waiting: HashMap<(LocationId, u64), RowId>,
     columns: &'static [Column],
 }
 
 /// The values of one name.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct NameSums {
     name: String,
     /// Whether the recording has ended: before, values are written later than calls.
     is_finished: bool,
     columns: HashMap<RegionId, ValueColumn>,
 }
 
-impl Asked {
+impl NameSums {
     /// The values called `name` of all functions that have such; `accept` those of some types only.
     ///
     /// # Errors
     /// No function has one, or values do not belong to single calls.
-    pub(super) fn new(name: &str, trace: &TraceSet, accept: impl Fn(&ValueColumn) -> bool) -> Result<Asked, Error> {
+    pub(super) fn new(name: &str, trace: &TraceSet, accept: impl Fn(&ValueColumn) -> bool) -> Result<NameSums, Error> {
         let all = trace.value_columns();
         if all.is_empty() {
             return Err(Error::NoValues);
@@ -73,7 +73,7 @@ impl Asked {
             }
             return Err(Error::NoSuchValue { name, known: known.join(", ") });
         }
-        Ok(Asked { name: name.to_owned(), is_finished: trace.summary().is_some(), columns })
+        Ok(NameSums { name: name.to_owned(), is_finished: trace.summary().is_some(), columns })
     }
 
     /// Whether calls of the region have the value.
@@ -104,20 +104,20 @@ impl Asked {
         }
     }
 
-    fn cell(&self, region: RegionId, value: &Known) -> Recorded {
+    fn cell(&self, region: RegionId, value: &Known) -> RecordedValue {
         match value {
             Known::Integer(value) if self.columns.get(&region).is_some_and(ValueColumn::is_address) => {
-                Recorded::Address(*value)
+                RecordedValue::Address(*value)
             }
-            Known::Integer(value) => Recorded::Integer((*value).into()),
-            Known::Float(value) => Recorded::Float(value.to_bits()),
-            Known::Text(text) => Recorded::Text(text.clone()),
+            Known::Integer(value) => RecordedValue::Integer((*value).into()),
+            Known::Float(value) => RecordedValue::Float(value.to_bits()),
+            Known::Text(text) => RecordedValue::Text(text.clone()),
         }
     }
 }
 
 impl<'a> ByValue<'a> {
-    pub(super) fn new(asked: Asked, trace: &'a TraceSet) -> ByValue<'a> {
+    pub(super) fn new(asked: NameSums, trace: &'a TraceSet) -> ByValue<'a> {
         let columns = vec![
             Column::label("region", "region").shown(Shown::Never),
             Column::label("file_offset", "file offset").shown(Shown::Never),
@@ -140,14 +140,14 @@ impl<'a> ByValue<'a> {
     }
 
     /// The row of a call, or of calls that have no record.
-    pub(super) fn key(&mut self, region: RegionId, call: Option<(LocationId, u64)>) -> Key {
+    pub(super) fn key(&mut self, region: RegionId, call: Option<(LocationId, u64)>) -> RowId {
         if !self.asked.is_of(region) {
             return HIDDEN;
         }
         call.and_then(|call| self.waiting.remove(&call)).unwrap_or_else(|| self.row(region, None))
     }
 
-    fn row(&mut self, region: RegionId, cell: Option<Recorded>) -> Key {
+    fn row(&mut self, region: RegionId, cell: Option<RecordedValue>) -> RowId {
         let row = (region, cell);
         if let Some(&key) = self.keys.get(&row) {
             return key;
@@ -156,18 +156,18 @@ impl<'a> ByValue<'a> {
         if self.rows.len() >= MOST_ROWS && row.1.is_some() {
             return MORE;
         }
-        let key = self.rows.len() as Key;
+        let key = self.rows.len() as RowId;
         self.rows.push(row.clone());
         self.keys.insert(row, key);
         key
     }
 
     /// Whether the calls of a row have no known value.
-    pub(super) fn is_unknown(&self, key: Key) -> bool {
+    pub(super) fn is_unknown(&self, key: RowId) -> bool {
         self.rows.get(key as usize).is_some_and(|(_, cell)| cell.is_none())
     }
 
-    pub(super) fn asked(&self) -> &Asked {
+    pub(super) fn asked(&self) -> &NameSums {
         &self.asked
     }
 
@@ -176,25 +176,25 @@ impl<'a> ByValue<'a> {
     }
 
     /// The values of [`columns`](ByValue::columns).
-    pub(super) fn labels(&self, key: Key) -> Vec<Value> {
+    pub(super) fn labels(&self, key: RowId) -> Vec<Datum> {
         let Some((region, cell)) = self.rows.get(key as usize) else {
             return vec![
-                Value::Absent,
-                Value::Absent,
-                Value::Absent,
-                Value::Name("[more]".to_owned()),
-                Value::Name("[more]".to_owned()),
+                Datum::Absent,
+                Datum::Absent,
+                Datum::Absent,
+                Datum::Name("[more]".to_owned()),
+                Datum::Name("[more]".to_owned()),
             ];
         };
         let known = self.trace.region(*region);
         let library = known.and_then(|region| self.trace.library(region.library)).map(Library::name);
-        let name = |name: Option<&str>| Value::Name(name.unwrap_or("[unknown]").to_owned());
+        let name = |name: Option<&str>| Datum::Name(name.unwrap_or("[unknown]").to_owned());
         vec![
-            Value::Id(region.0.into()),
-            known.map_or(Value::Absent, |region| Value::Id(region.file_offset)),
+            Datum::Id(region.0.into()),
+            known.map_or(Datum::Absent, |region| Datum::Id(region.file_offset)),
             name(library),
             name(known.map(|region| region.name.as_str())),
-            cell.clone().map_or(Value::Absent, Value::Recorded),
+            cell.clone().map_or(Datum::Absent, Datum::Recorded),
         ]
     }
 }

@@ -8,19 +8,19 @@ use rtrace_exporters::{ChainId, Led, TraceSet, Untraced};
 use rtrace_model::{CallSite, CallSiteId, ContextId, Library, RegionId};
 use std::borrow::Cow;
 
-use super::key::{Key, LEFT_OUT};
-use super::table::{Column, Shown, Value};
+use super::key::{LEFT_OUT, RowId};
+use super::table::{Column, Datum, Shown};
 use super::walk::Caller;
 
 /// Rows that are told apart; with a histogram of 50 kB each they would take 800 MB.
 const MOST_ROWS: usize = 1 << 14;
 
 /// The row of all calls that are not told apart.
-const MORE: Key = !LEFT_OUT;
+const MORE: RowId = !LEFT_OUT;
 
 /// How much of the callers a row knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Depth {
+pub(super) enum ChainDepth {
     Caller,
     Path,
     Site,
@@ -29,10 +29,10 @@ pub(super) enum Depth {
 /// The functions and their callers, as they appear.
 pub(super) struct Chains<'a> {
     trace: &'a TraceSet,
-    depth: Depth,
+    depth: ChainDepth,
     /// Rows by their key.
-    links: Vec<Link>,
-    keys: HashMap<Link, Key>,
+    links: Vec<ChainLink>,
+    keys: HashMap<ChainLink, RowId>,
     /// What led to calls, of whole call paths.
     led: Untraced,
     /// By untraced function and file: the first of its call sites, which stands for all.
@@ -41,7 +41,7 @@ pub(super) struct Chains<'a> {
 
 /// What makes a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Link {
+struct ChainLink {
     from: From,
     /// The untraced functions between, where whole call paths are told apart.
     via: Option<ChainId>,
@@ -57,11 +57,11 @@ enum From {
     Lost,
     Region(RegionId),
     /// The call path of that row.
-    Path(Key),
+    Path(RowId),
 }
 
 impl<'a> Chains<'a> {
-    pub(super) fn new(depth: Depth, trace: &'a TraceSet) -> Chains<'a> {
+    pub(super) fn new(depth: ChainDepth, trace: &'a TraceSet) -> Chains<'a> {
         let (keys, untraced) = (HashMap::default(), HashMap::default());
         Chains { trace, depth, links: Vec::new(), keys, led: Untraced::default(), untraced }
     }
@@ -70,38 +70,38 @@ impl<'a> Chains<'a> {
         &mut self,
         region: RegionId,
         (site, context): (Option<CallSiteId>, Option<ContextId>),
-        caller: &Caller<'_, Key>,
-    ) -> Key {
+        caller: &Caller<'_, RowId>,
+    ) -> RowId {
         let is_root = matches!(caller, Caller::None);
         let via =
-            if self.depth == Depth::Path { self.led.of(self.trace, Led { site, context, is_root }) } else { None };
+            if self.depth == ChainDepth::Path { self.led.of(self.trace, Led { site, context, is_root }) } else { None };
         let from = match caller {
-            _ if self.depth == Depth::Site => site.map_or(From::Nobody, From::Site),
+            _ if self.depth == ChainDepth::Site => site.map_or(From::Nobody, From::Site),
             Caller::None if via.is_some() => From::Nobody,
             Caller::None => site.map_or(From::Nobody, |site| From::Site(self.untraced(site))),
             Caller::Lost(_) => From::Lost,
             Caller::Known(enclosing) => match enclosing.last().map(|caller| caller.mark & !LEFT_OUT) {
                 Some(MORE) => return MORE,
-                Some(path) if self.depth == Depth::Path => From::Path(path),
+                Some(path) if self.depth == ChainDepth::Path => From::Path(path),
                 Some(row) => From::Region(self.links[row as usize].region),
                 None => From::Lost,
             },
         };
-        let link = Link { from, via, region };
+        let link = ChainLink { from, via, region };
         if let Some(&key) = self.keys.get(&link) {
             return key;
         }
         if self.links.len() == MOST_ROWS {
             return MORE;
         }
-        let key = self.links.len() as Key;
+        let key = self.links.len() as RowId;
         self.links.push(link);
         self.keys.insert(link, key);
         key
     }
 
     /// The function that made the calls of a row, where it is traced and the row tells it from others.
-    pub(super) fn caller(&self, key: Key) -> Option<RegionId> {
+    pub(super) fn caller(&self, key: RowId) -> Option<RegionId> {
         match self.links.get(key as usize)?.from {
             From::Region(region) => Some(region),
             From::Path(row) => Some(self.links[row as usize].region),
@@ -119,16 +119,16 @@ impl<'a> Chains<'a> {
         const PATH: [Column; 4] = [CALLER[0], CALLER[1], CALLER[2], Column::name("callers", "called by")];
         const SITE: [Column; 4] = [CALLER[0], CALLER[1], CALLER[2], Column::name("call_site", "called at")];
         match self.depth {
-            Depth::Caller => &CALLER,
-            Depth::Path => &PATH,
-            Depth::Site => &SITE,
+            ChainDepth::Caller => &CALLER,
+            ChainDepth::Path => &PATH,
+            ChainDepth::Site => &SITE,
         }
     }
 
     /// The values of [`columns`](Chains::columns); callers from the nearest to the root.
-    pub(super) fn labels(&self, key: Key) -> Vec<Value> {
-        let Some(&Link { from, via, region }) = self.links.get(key as usize) else {
-            return vec![Value::Absent, Value::Absent, Value::Name("[more]".to_owned()), Value::Absent];
+    pub(super) fn labels(&self, key: RowId) -> Vec<Datum> {
+        let Some(&ChainLink { from, via, region }) = self.links.get(key as usize) else {
+            return vec![Datum::Absent, Datum::Absent, Datum::Name("[more]".to_owned()), Datum::Absent];
         };
         let library = self.trace.region(region).and_then(|region| self.trace.library(region.library));
         let mut callers: Vec<String> = Vec::new();
@@ -158,10 +158,10 @@ impl<'a> Chains<'a> {
             };
         }
         vec![
-            Value::Id(region.0.into()),
-            Value::Name(library.map_or("[unknown]", Library::name).to_owned()),
-            Value::Name(self.name(region).to_owned()),
-            if callers.is_empty() { Value::Absent } else { Value::Name(callers.join(" < ")) },
+            Datum::Id(region.0.into()),
+            Datum::Name(library.map_or("[unknown]", Library::name).to_owned()),
+            Datum::Name(self.name(region).to_owned()),
+            if callers.is_empty() { Datum::Absent } else { Datum::Name(callers.join(" < ")) },
         ]
     }
 
@@ -179,7 +179,7 @@ impl<'a> Chains<'a> {
     fn site_name(&self, site: &CallSite) -> String {
         let file = site.file.as_deref().map_or("no file", |path| path.rsplit('/').next().unwrap_or(path));
         match site.innermost() {
-            _ if self.depth == Depth::Site => site.to_string(),
+            _ if self.depth == ChainDepth::Site => site.to_string(),
             Some(function) => format!("{function} ({file})"),
             None => format!("({file})"),
         }

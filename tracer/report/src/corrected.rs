@@ -17,8 +17,8 @@ use foldhash::HashMap;
 use rtrace_exporters::{CallValues, Cost, Costs, TraceSet, Traced};
 use rtrace_model::{Batch, Call, FoldedPath, Timestamp, histogram_bucket};
 
-use super::key::Key;
-use super::time::{Rows, Tracing};
+use super::key::RowId;
+use super::time::{TimeRows, Tracing};
 use super::walk::{Caller, Visitor};
 
 /// Sums what tracing took by the mark that the visitor inside gives calls, and tells it what its rows are without.
@@ -28,13 +28,13 @@ pub(super) struct Corrected<'a, V> {
     costs: Option<Costs<'a>>,
     /// Of calls that began earlier not all callees are known.
     from: Option<Timestamp>,
-    rows: HashMap<Key, Row>,
+    rows: HashMap<RowId, TracingCost>,
     visits: u64,
 }
 
 /// What tracing took of a row.
 #[derive(Clone, Copy, Default)]
-struct Row {
+struct TracingCost {
     inclusive: Tracing,
     exclusive: Tracing,
     /// Whether a call's callees are not all known, nor what tracing these took.
@@ -43,8 +43,8 @@ struct Row {
     visit: u64,
 }
 
-impl<V: Visitor<Mark = Key> + Rows> Visitor for Corrected<'_, V> {
-    type Mark = Key;
+impl<V: Visitor<Mark = RowId> + TimeRows> Visitor for Corrected<'_, V> {
+    type Mark = RowId;
 
     fn readings(&mut self, batch: &Batch) {
         self.inside.readings(batch);
@@ -58,7 +58,7 @@ impl<V: Visitor<Mark = Key> + Rows> Visitor for Corrected<'_, V> {
         self.inside.values(calls, values);
     }
 
-    fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
+    fn visit(&mut self, call: &Call, caller: Caller<'_, RowId>) -> RowId {
         let mark = self.inside.visit(call, caller);
         let end = call.end();
         let of_caller = caller.timed().next_back().map(|open| open.end);
@@ -79,11 +79,11 @@ impl<V: Visitor<Mark = Key> + Rows> Visitor for Corrected<'_, V> {
         mark
     }
 
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, RowId>) -> RowId {
         self.inside.enclose(call, caller)
     }
 
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Key>) -> Key {
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, RowId>) -> RowId {
         let mark = self.inside.visit_path(path, caller);
         let instant = match &path.detail {
             Some(detail) => path.unseen.saturating_add(detail.instant),
@@ -127,7 +127,7 @@ impl<'a, V> Corrected<'a, V> {
         Corrected { from, ..self }
     }
 
-    fn add(&mut self, mark: u32, calls: &Traced, caller: Caller<'_, Key>) {
+    fn add(&mut self, mark: u32, calls: &Traced, caller: Caller<'_, RowId>) {
         let Some(cost) = self.costs.as_mut().map(|costs| costs.cost(calls)) else { return };
         let Cost { inner, whole, spread } = cost;
         self.visits += 1;
@@ -149,7 +149,7 @@ impl<'a, V> Corrected<'a, V> {
         }
     }
 
-    fn row(&mut self, mark: Key) -> &mut Row {
+    fn row(&mut self, mark: RowId) -> &mut TracingCost {
         self.rows.entry(mark).or_default()
     }
 }

@@ -9,7 +9,7 @@ use rtrace_exporters::{CallValues, TraceSet};
 use rtrace_model::{Batch, Call, Count, FoldedPath, LocationId, Metric, Reading, Scope, Tally, escape};
 
 use super::people::Note;
-use super::table::{Column, Shown, Table, Value};
+use super::table::{Column, Datum, Shown, Table};
 use super::walk::{Caller, Visitor};
 use crate::derived::{self, Derived, Input};
 
@@ -19,11 +19,11 @@ pub(super) struct Counting<V> {
     metrics: Vec<Metric>,
     /// Readings of calls that are not visited yet.
     waiting: HashMap<(LocationId, u64), Box<[Reading]>>,
-    sums: HashMap<u32, Sums>,
+    sums: HashMap<u32, CounterSums>,
 }
 
 #[derive(Clone, Default)]
-struct Sums {
+struct CounterSums {
     calls: u64,
     /// Time without traced callees.
     duration: u64,
@@ -86,7 +86,7 @@ fn is_watch(metric: &Metric) -> bool {
     metric.name.ends_with(":w") || metric.name.ends_with(":rw")
 }
 
-impl Sums {
+impl CounterSums {
     fn add(&mut self, calls: u64, exclusive: u64, counts: impl ExactSizeIterator<Item = Count>, is_outermost: bool) {
         self.calls = self.calls.saturating_add(calls);
         self.duration = self.duration.saturating_add(exclusive);
@@ -141,7 +141,7 @@ impl<V> Counting<V> {
         let derived = self.derived();
         let columns = self.columns(&derived);
         // Where no call was timed, nothing was counted, which is not a count of 0.
-        let absent = || vec![Value::Absent; columns.len()];
+        let absent = || vec![Datum::Absent; columns.len()];
         table.insert(&columns, |mark| self.sums.get(&mark).map_or_else(absent, |sums| self.values(sums, &derived)));
     }
 
@@ -166,17 +166,17 @@ impl<V> Counting<V> {
         columns
     }
 
-    fn values(&self, sums: &Sums, derived: &[(Derived, [Input; 2])]) -> Vec<Value> {
+    fn values(&self, sums: &CounterSums, derived: &[(Derived, [Input; 2])]) -> Vec<Datum> {
         let mut values = Vec::new();
         for (index, metric) in self.metrics.iter().enumerate() {
             let [inclusive, exclusive] = sums.counts(index);
             if is_unknown(metric, [inclusive, exclusive]) {
-                values.extend([Value::Absent, Value::Absent, Value::Absent]);
+                values.extend([Datum::Absent, Datum::Absent, Datum::Absent]);
                 continue;
             }
             values.extend([value(metric, inclusive), value(metric, exclusive)]);
             let per_call = (sums.calls > 0).then(|| exclusive as f64 / sums.calls as f64);
-            values.push(per_call.map_or(Value::Absent, Value::Ratio));
+            values.push(per_call.map_or(Datum::Absent, Datum::Ratio));
         }
         values.extend(derived.iter().map(|(derived, inputs)| {
             let is_known = |input: &Input| match *input {
@@ -184,10 +184,10 @@ impl<V> Counting<V> {
                 Input::Duration => true,
             };
             if !inputs.iter().all(is_known) {
-                return Value::Absent;
+                return Datum::Absent;
             }
             let figure = derived.value(inputs.map(|input| sums.input(input)));
-            figure.map_or(Value::Absent, Value::Ratio)
+            figure.map_or(Datum::Absent, Datum::Ratio)
         }));
         values
     }
@@ -205,8 +205,8 @@ fn is_unknown(metric: &Metric, sums: [u64; 2]) -> bool {
 }
 
 /// A sum in its metric's unit.
-fn value(metric: &Metric, sum: u64) -> Value {
-    if metric.is_nanoseconds() { Value::Time(sum) } else { Value::Count(sum) }
+fn value(metric: &Metric, sum: u64) -> Datum {
+    if metric.is_nanoseconds() { Datum::Time(sum) } else { Datum::Count(sum) }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use super::groups::Groups;
 use super::people::Note;
 use super::reading::Need;
 use super::stats::Stats;
-use super::table::{Column, Shown, Table, Value};
+use super::table::{Column, Datum, Shown, Table};
 use super::time::{self, Time};
 use super::{By, Error, Format, Look, Min, Part, Report, need, notes, walk};
 
@@ -139,7 +139,7 @@ type RowKey = [String; 3];
 /// One of the two traces.
 struct Side {
     about: About,
-    rows: BTreeMap<RowKey, Sums>,
+    rows: BTreeMap<RowKey, DiffSums>,
     /// Time of all rows in nanoseconds.
     total: u64,
     notes: Vec<Note>,
@@ -147,14 +147,14 @@ struct Side {
 
 /// The calls of a row, and how they were recorded.
 #[derive(Default)]
-struct Sums {
+struct DiffSums {
     stats: Stats,
-    probes: BTreeSet<Probed>,
+    probes: BTreeSet<ProbedAs>,
 }
 
 /// How calls of a function are probed, where that makes their times others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Probed {
+struct ProbedAs {
     exit: &'static str,
     single_stepped: bool,
     stub: bool,
@@ -172,7 +172,7 @@ impl Side {
         let lost_callers = walk.lost_callers;
         let groups = walk.visitor.inside;
         let total = groups.total();
-        let mut rows: BTreeMap<RowKey, Sums> = BTreeMap::new();
+        let mut rows: BTreeMap<RowKey, DiffSums> = BTreeMap::new();
         for (labels, stats) in groups.into_rows() {
             let label = |key: &str| {
                 let label = labels.iter().find(|(column, _)| column.key == key);
@@ -183,7 +183,7 @@ impl Side {
             let function = label("function").0 + &build;
             let sums = rows.entry([label("library").0, function, label("callers").0]).or_default();
             sums.stats.merge(&stats);
-            sums.probes.extend(region.map(|region| Probed {
+            sums.probes.extend(region.map(|region| ProbedAs {
                 exit: region.exit.name(),
                 single_stepped: region.single_stepped,
                 stub: region.stub,
@@ -205,9 +205,12 @@ fn build_of(trace: &TraceSet, region: &Region) -> Option<String> {
 
 /// The rows of B that are those of A in another version of their library, taken out of B, by the keys of A: one row of
 /// each has that name, and the other has none of its own.
-fn versions(before: &BTreeMap<RowKey, Sums>, after: &mut BTreeMap<RowKey, Sums>) -> BTreeMap<RowKey, (RowKey, Sums)> {
+fn versions(
+    before: &BTreeMap<RowKey, DiffSums>,
+    after: &mut BTreeMap<RowKey, DiffSums>,
+) -> BTreeMap<RowKey, (RowKey, DiffSums)> {
     type Loose = BTreeMap<RowKey, Vec<RowKey>>;
-    let alone = |rows: &BTreeMap<RowKey, Sums>, others: &BTreeMap<RowKey, Sums>| {
+    let alone = |rows: &BTreeMap<RowKey, DiffSums>, others: &BTreeMap<RowKey, DiffSums>| {
         let mut loose = Loose::new();
         for key in rows.keys().filter(|key| !others.contains_key(*key)) {
             loose.entry(without_versions(key)).or_default().push(key.clone());
@@ -237,7 +240,7 @@ fn without_versions([library, function, callers]: &RowKey) -> RowKey {
 }
 
 /// A row as it was and as it is; without calls where it is missing.
-struct Row {
+struct DiffRow {
     key: RowKey,
     before: Stats,
     after: Stats,
@@ -249,9 +252,9 @@ struct Row {
     tracing: f64,
 }
 
-fn pair(before: BTreeMap<RowKey, Sums>, mut after: BTreeMap<RowKey, Sums>) -> Vec<Row> {
+fn pair(before: BTreeMap<RowKey, DiffSums>, mut after: BTreeMap<RowKey, DiffSums>) -> Vec<DiffRow> {
     let mut versions = versions(&before, &mut after);
-    let mut rows: Vec<Row> = before
+    let mut rows: Vec<DiffRow> = before
         .into_iter()
         .map(|(mut key, before)| {
             let mut after = after.remove(&key);
@@ -263,23 +266,23 @@ fn pair(before: BTreeMap<RowKey, Sums>, mut after: BTreeMap<RowKey, Sums>) -> Ve
                 key[1].clone_from(&other.0[1]);
             }
             let is_timed_alike = after.as_ref().is_none_or(|after| after.probes == before.probes);
-            Row::new(key, before, after.unwrap_or_default(), is_timed_alike)
+            DiffRow::new(key, before, after.unwrap_or_default(), is_timed_alike)
         })
         .collect();
-    let new = |(key, after): (RowKey, Sums)| Row::new(key, Sums::default(), after, true);
+    let new = |(key, after): (RowKey, DiffSums)| DiffRow::new(key, DiffSums::default(), after, true);
     rows.extend(after.into_iter().map(new));
     rows
 }
 
-impl Row {
-    fn new(key: RowKey, before: Sums, after: Sums, is_timed_alike: bool) -> Row {
+impl DiffRow {
+    fn new(key: RowKey, before: DiffSums, after: DiffSums, is_timed_alike: bool) -> DiffRow {
         let both = [&before.stats, &after.stats];
         let exclusive = both.map(|stats| stats.times().map(|[_, exclusive]| exclusive));
         let is_marked = exclusive.map(|time| time.is_some_and(Time::is_marked));
         let of_each =
             |(time, stats): (Option<Time>, &Stats)| time.map_or(0.0, |time| time.tracing_of_each(stats.calls()));
         let tracing = exclusive.into_iter().zip(both).map(of_each).fold(0.0, f64::max);
-        Row { key, before: before.stats, after: after.stats, is_timed_alike, is_marked, tracing }
+        DiffRow { key, before: before.stats, after: after.stats, is_timed_alike, is_marked, tracing }
     }
 
     /// What it is, as people read it.
@@ -300,14 +303,14 @@ impl Row {
 
 /// A row with what came of the comparison.
 struct Compared {
-    row: Row,
+    row: DiffRow,
     shift: Option<Shift>,
     verdict: Verdict,
     sizes: Sizes,
 }
 
 impl Compared {
-    fn new(row: Row, tests: usize, seconds: Option<[f64; 2]>) -> Compared {
+    fn new(row: DiffRow, tests: usize, seconds: Option<[f64; 2]>) -> Compared {
         let shift = Shift::of(row.before.latency(), row.after.latency(), row.tracing).filter(|_| row.is_timed_alike);
         let [before, after] = seconds.unwrap_or([1.0; 2]);
         let times = row.before.exclusive().zip(row.after.exclusive()).filter(|_| row.is_timed_alike);
@@ -344,31 +347,31 @@ impl Compared {
     }
 
     /// The values of [`COLUMNS`].
-    fn values(&self) -> Vec<Value> {
-        let Row { key: [library, function, callers], before, after, .. } = &self.row;
+    fn values(&self) -> Vec<Datum> {
+        let DiffRow { key: [library, function, callers], before, after, .. } = &self.row;
         let time = |stats: &Stats, percent| stats.percentile(percent).into();
-        let marked = |place: usize, value: Value| match value {
-            Value::Time(time) if self.row.is_marked[place] => Value::Traced(time),
+        let marked = |place: usize, value: Datum| match value {
+            Datum::Time(time) if self.row.is_marked[place] => Datum::Traced(time),
             value => value,
         };
         let share =
-            |part: fn(&Shift) -> f64| self.shift.as_ref().map_or(Value::Absent, |shift| Value::Share(part(shift)));
+            |part: fn(&Shift) -> f64| self.shift.as_ref().map_or(Datum::Absent, |shift| Datum::Share(part(shift)));
         let [calls_a, calls_b] = self.sizes.calls().map(|calls| match self.sizes.seconds {
-            Some(_) => Value::Rate(calls),
-            None => Value::Absent,
+            Some(_) => Datum::Rate(calls),
+            None => Datum::Absent,
         });
         let per_second = |place: usize| match (self.sizes.seconds, self.sizes.times) {
-            (Some(_), Some(times)) => marked(place, Value::Time(times[place].round() as u64)),
-            _ => Value::Absent,
+            (Some(_), Some(times)) => marked(place, Datum::Time(times[place].round() as u64)),
+            _ => Datum::Absent,
         };
         vec![
-            Value::Count(before.calls()),
-            Value::Count(after.calls()),
+            Datum::Count(before.calls()),
+            Datum::Count(after.calls()),
             before.inclusive().into(),
             after.inclusive().into(),
             marked(0, before.exclusive().into()),
             marked(1, after.exclusive().into()),
-            self.sizes.change().map_or(Value::Absent, Value::Change),
+            self.sizes.change().map_or(Datum::Absent, Datum::Change),
             time(before, 50.0),
             time(after, 50.0),
             time(before, 99.0),
@@ -381,9 +384,9 @@ impl Compared {
             per_second(0),
             per_second(1),
             self.verdict.value(),
-            Value::Name(library.clone()),
-            Value::Name(function.clone()),
-            if callers.is_empty() { Value::Absent } else { Value::Name(callers.clone()) },
+            Datum::Name(library.clone()),
+            Datum::Name(function.clone()),
+            if callers.is_empty() { Datum::Absent } else { Datum::Name(callers.clone()) },
         ]
     }
 }

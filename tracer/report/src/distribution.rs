@@ -5,27 +5,27 @@ use std::collections::{BTreeMap, HashMap};
 use rtrace_exporters::{CallValues, TraceSet, Value as Known};
 use rtrace_model::{Batch, Call, FoldedPath, LocationId, ValueType, value_bounds, value_step};
 
-use super::by_value::Asked;
+use super::by_value::NameSums;
 use super::groups::Groups;
 use super::key::LEFT_OUT;
 use super::people::Note;
-use super::table::{Column, Recorded, Table, Value};
-use super::time::{OfRow, Rows};
+use super::table::{Column, Datum, RecordedValue, Table};
+use super::time::{OfRow, TimeRows};
 use super::walk::{Caller, Visitor};
 use super::{Error, Min, Sort};
 
 /// Counts the values of the calls of each row.
 pub(super) struct Distribution<'a> {
     pub(super) inside: Groups<'a>,
-    asked: Asked,
+    asked: NameSums,
     /// Values of calls that are not visited yet.
     waiting: HashMap<(LocationId, u64), i64>,
-    rows: HashMap<u32, Counts>,
+    rows: HashMap<u32, ValueCounts>,
 }
 
 /// The values of the calls of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Counts {
+struct ValueCounts {
     unknown: u64,
     /// By [`value_step`].
     known: BTreeMap<i32, u64>,
@@ -35,7 +35,7 @@ impl<'a> Distribution<'a> {
     /// # Errors
     /// No function has integers of that name.
     pub(super) fn new(name: &str, inside: Groups<'a>, trace: &TraceSet) -> Result<Distribution<'a>, Error> {
-        let asked = Asked::new(name, trace, |column| column.value_type == ValueType::Integer)?;
+        let asked = NameSums::new(name, trace, |column| column.value_type == ValueType::Integer)?;
         Ok(Distribution { inside, asked, waiting: HashMap::new(), rows: HashMap::new() })
     }
 
@@ -63,7 +63,7 @@ impl<'a> Distribution<'a> {
                 table.left_out += 1;
                 continue;
             }
-            let name = Value::Name(self.asked.heading());
+            let name = Datum::Name(self.asked.heading());
             let rows = counts.rows().into_iter();
             table.rows.extend(rows.map(|row| row.into_iter().chain(labels.clone()).chain([name.clone()]).collect()));
         }
@@ -71,7 +71,7 @@ impl<'a> Distribution<'a> {
     }
 }
 
-impl Rows for Distribution<'_> {
+impl TimeRows for Distribution<'_> {
     fn take_off(&mut self, tracing: HashMap<u32, OfRow>) {
         self.inside.take_off(tracing);
     }
@@ -116,7 +116,7 @@ impl Visitor for Distribution<'_> {
     }
 }
 
-impl Counts {
+impl ValueCounts {
     fn add(&mut self, value: Option<i64>) {
         match value {
             Some(value) => *self.known.entry(value_step(value)).or_default() += 1,
@@ -126,20 +126,20 @@ impl Counts {
 
     /// From, below, calls, share and bar of each step from the first with a call to the last, behind the calls whose
     /// value is not known.
-    fn rows(&self) -> Vec<Vec<Value>> {
+    fn rows(&self) -> Vec<Vec<Datum>> {
         let known = self.known.first_key_value().zip(self.known.last_key_value());
         let steps = known.map(|((&first, _), (&last, _))| first..=last).into_iter().flatten();
         let total = self.unknown + self.known.values().sum::<u64>();
         let most = self.known.values().copied().chain([self.unknown]).max().unwrap_or(0);
-        let row = |bounds: [Value; 2], calls: u64| {
-            let share = Value::Share(calls as f64 / total as f64);
-            let figures = [Value::Count(calls), share, Value::Bar(calls as f64 / most as f64)];
+        let row = |bounds: [Datum; 2], calls: u64| {
+            let share = Datum::Share(calls as f64 / total as f64);
+            let figures = [Datum::Count(calls), share, Datum::Bar(calls as f64 / most as f64)];
             bounds.into_iter().chain(figures).collect()
         };
-        let unknown = (self.unknown > 0).then(|| row([Value::Absent, Value::Absent], self.unknown));
+        let unknown = (self.unknown > 0).then(|| row([Datum::Absent, Datum::Absent], self.unknown));
         let known = steps.map(|step| {
             let (from, below) = value_bounds(step);
-            let bounds = [from, below].map(|bound| Value::Recorded(Recorded::Integer(bound)));
+            let bounds = [from, below].map(|bound| Datum::Recorded(RecordedValue::Integer(bound)));
             row(bounds, self.known.get(&step).copied().unwrap_or(0))
         });
         unknown.into_iter().chain(known).collect()
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_no_number() {
-        let mut counts = Counts::default();
+        let mut counts = ValueCounts::default();
         [Some(5), None, Some(-1), Some(7)].into_iter().for_each(|value| counts.add(value));
         let bounds = counts.rows().iter().map(|row| format!("{:?} {:?}", row[0], row[2])).collect::<Vec<_>>();
         let integer = |number: i32| format!("Recorded(Integer({number}))");
@@ -165,6 +165,6 @@ mod tests {
             format!("{} Count(2)", integer(4)),
         ];
         assert_eq!(bounds, expected);
-        assert_eq!(Counts { unknown: 3, ..Counts::default() }.rows().len(), 1);
+        assert_eq!(ValueCounts { unknown: 3, ..ValueCounts::default() }.rows().len(), 1);
     }
 }

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use rtrace_exporters::{CallValues, TraceSet};
 use rtrace_model::{Call, CallSiteId, ContextId, Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
 
-use super::by_value::{Asked, ByValue};
-use super::chains::{Chains, Depth};
-use super::key::{Key, UNKNOWN};
-use super::table::{Column, Shown, Value};
+use super::by_value::{ByValue, NameSums};
+use super::chains::{ChainDepth, Chains};
+use super::key::{RowId, UNKNOWN};
+use super::table::{Column, Datum, Shown};
 use super::walk::Caller;
 use super::{By, Error};
 
@@ -28,8 +28,8 @@ pub(super) enum Grouping<'a> {
     Function(&'a TraceSet),
     Library(&'a TraceSet),
     Thread(&'a TraceSet),
-    Process(&'a TraceSet, HashMap<LocationId, Key>),
-    Rank(&'a TraceSet, HashMap<LocationId, Key>),
+    Process(&'a TraceSet, HashMap<LocationId, RowId>),
+    Rank(&'a TraceSet, HashMap<LocationId, RowId>),
     Chain(Chains<'a>),
     Value(ByValue<'a>),
 }
@@ -46,11 +46,11 @@ impl<'a> Grouping<'a> {
             By::Thread => Some(Grouping::Thread(trace)),
             By::Process => Some(Grouping::process(trace)),
             By::Rank => Some(Grouping::rank(trace)?),
-            By::Caller => Some(Grouping::Chain(Chains::new(Depth::Caller, trace))),
-            By::Callpath => Some(Grouping::Chain(Chains::new(Depth::Path, trace))),
-            By::Callsite => Some(Grouping::Chain(Chains::new(Depth::Site, trace))),
+            By::Caller => Some(Grouping::Chain(Chains::new(ChainDepth::Caller, trace))),
+            By::Callpath => Some(Grouping::Chain(Chains::new(ChainDepth::Path, trace))),
+            By::Callsite => Some(Grouping::Chain(Chains::new(ChainDepth::Site, trace))),
             By::Value(name) => {
-                let asked = Asked::new(name, trace, |_| true)?;
+                let asked = NameSums::new(name, trace, |_| true)?;
                 Some(Grouping::Value(ByValue::new(asked, trace)))
             }
             By::Tree => None,
@@ -62,14 +62,14 @@ impl<'a> Grouping<'a> {
             let process = trace.process_of(location)?;
             let begun = |process: &Process| (process.pid, process.start);
             let place = trace.processes().binary_search_by_key(&begun(process), begun).ok()?;
-            Some((location.id, Key::try_from(place).ok()?))
+            Some((location.id, RowId::try_from(place).ok()?))
         };
         Grouping::Process(trace, trace.locations().iter().filter_map(place).collect())
     }
 
     fn rank(trace: &'a TraceSet) -> Result<Grouping<'a>, Error> {
         let rank = |location: &Location| Some((location.id, trace.header_of(location.id)?.rank.as_ref()?.rank));
-        let ranks: HashMap<LocationId, Key> = trace.locations().iter().filter_map(rank).collect();
+        let ranks: HashMap<LocationId, RowId> = trace.locations().iter().filter_map(rank).collect();
         if ranks.is_empty() { Err(Error::NoRanks) } else { Ok(Grouping::Rank(trace, ranks)) }
     }
 
@@ -81,7 +81,7 @@ impl<'a> Grouping<'a> {
     }
 
     /// The row that calls of that origin belong to, of that caller.
-    pub(super) fn key(&mut self, origin: Origin, caller: &Caller<'_, Key>) -> Key {
+    pub(super) fn key(&mut self, origin: Origin, caller: &Caller<'_, RowId>) -> RowId {
         let Origin { region, location, site, context, call } = origin;
         match self {
             Grouping::Value(by_value) => by_value.key(region, call.map(|call| (location, call))),
@@ -92,7 +92,7 @@ impl<'a> Grouping<'a> {
     }
 
     /// The row of all calls to that function on that thread, if only these decide.
-    pub(super) fn key_of(&self, region: RegionId, location: LocationId) -> Option<Key> {
+    pub(super) fn key_of(&self, region: RegionId, location: LocationId) -> Option<RowId> {
         match self {
             Grouping::Function(_) | Grouping::Library(_) => Some(self.key_of_region(region)),
             Grouping::Thread(_) | Grouping::Process(..) | Grouping::Rank(..) => Some(self.key_of_location(location)),
@@ -100,14 +100,14 @@ impl<'a> Grouping<'a> {
         }
     }
 
-    fn key_of_region(&self, id: RegionId) -> Key {
+    fn key_of_region(&self, id: RegionId) -> RowId {
         match self {
             Grouping::Library(trace) => trace.region(id).map_or(UNKNOWN, |region| region.library.0),
             _ => id.0,
         }
     }
 
-    fn key_of_location(&self, id: LocationId) -> Key {
+    fn key_of_location(&self, id: LocationId) -> RowId {
         match self {
             Grouping::Process(_, rows) | Grouping::Rank(_, rows) => rows.get(&id).copied().unwrap_or(UNKNOWN),
             _ => id.0,
@@ -115,7 +115,7 @@ impl<'a> Grouping<'a> {
     }
 
     /// Missing calls by row: known by region, and by the ids that a location gave out.
-    pub(super) fn lost(&self, losses: &[Loss], recorded: &HashMap<LocationId, u64>) -> Vec<(Key, u64)> {
+    pub(super) fn lost(&self, losses: &[Loss], recorded: &HashMap<LocationId, u64>) -> Vec<(RowId, u64)> {
         match self {
             // Which of its callers or values a lost call had is lost, too.
             Grouping::Chain(_) | Grouping::Value(_) => Vec::new(),
@@ -167,9 +167,9 @@ impl<'a> Grouping<'a> {
     }
 
     /// The values of [`columns`](Grouping::columns).
-    pub(super) fn labels(&self, key: Key) -> Vec<Value> {
-        let name = |name: Option<&str>| Value::Name(name.unwrap_or("[unknown]").to_owned());
-        let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Id(number.into()));
+    pub(super) fn labels(&self, key: RowId) -> Vec<Datum> {
+        let name = |name: Option<&str>| Datum::Name(name.unwrap_or("[unknown]").to_owned());
+        let number = |number: Option<u32>| number.map_or(Datum::Absent, |number| Datum::Id(number.into()));
         match self {
             Grouping::Chain(chains) => chains.labels(key),
             Grouping::Value(by_value) => by_value.labels(key),
@@ -178,7 +178,7 @@ impl<'a> Grouping<'a> {
                 let library = region.and_then(|region| trace.library(region.library));
                 vec![
                     number(Some(key)),
-                    region.map_or(Value::Absent, |region| Value::Id(region.file_offset)),
+                    region.map_or(Datum::Absent, |region| Datum::Id(region.file_offset)),
                     name(library.map(Library::name)),
                     name(region.map(|region| region.name.as_str())),
                 ]
@@ -201,13 +201,13 @@ impl<'a> Grouping<'a> {
             }
             Grouping::Rank(trace, ranks) => {
                 let of_rank = trace.locations().iter().find(|location| ranks.get(&location.id) == Some(&key));
-                let host = of_rank.map_or(Value::Absent, |of| origin(trace, of.id)[0].clone());
+                let host = of_rank.map_or(Datum::Absent, |of| origin(trace, of.id)[0].clone());
                 vec![host, number(of_rank.map(|location| location.pid)), number(of_rank.and(Some(key)))]
             }
             Grouping::Process(trace, processes) => {
                 let process = trace.processes().get(key as usize);
                 let location = processes.iter().find(|&(_, &of)| of == key).map(|(&location, _)| location);
-                let [host, rank] = location.map_or([Value::Absent, Value::Absent], |id| origin(trace, id));
+                let [host, rank] = location.map_or([Datum::Absent, Datum::Absent], |id| origin(trace, id));
                 vec![
                     host,
                     rank,
@@ -221,7 +221,7 @@ impl<'a> Grouping<'a> {
 
 impl Grouping<'_> {
     /// What a row of a thread, process or rank is called in a sentence.
-    pub(super) fn called(&self, key: Key) -> String {
+    pub(super) fn called(&self, key: RowId) -> String {
         match self {
             Grouping::Thread(trace) => {
                 trace.location(LocationId(key)).map_or_else(String::new, |location| format!("thread {}", location.tid))
@@ -230,7 +230,7 @@ impl Grouping<'_> {
                 let of_process = trace.locations().iter().find(|location| processes.get(&location.id) == Some(&key));
                 let Some(location) = of_process else { return String::new() };
                 match origin(trace, location.id) {
-                    [_, Value::Id(rank)] => format!("rank {rank}"),
+                    [_, Datum::Id(rank)] => format!("rank {rank}"),
                     _ => format!("process {}", location.pid),
                 }
             }
@@ -241,14 +241,14 @@ impl Grouping<'_> {
 }
 
 /// Machine and rank of a location, where there are several.
-fn origin(trace: &TraceSet, location: LocationId) -> [Value; 2] {
+fn origin(trace: &TraceSet, location: LocationId) -> [Datum; 2] {
     let Some(header) = trace.header_of(location).filter(|_| trace.traces().len() > 1) else {
-        return [Value::Absent, Value::Absent];
+        return [Datum::Absent, Datum::Absent];
     };
     let is_elsewhere = header.host != trace.header().host;
     [
-        if is_elsewhere { Value::Name(header.host.clone()) } else { Value::Absent },
-        header.rank.as_ref().map_or(Value::Absent, |rank| Value::Id(rank.rank.into())),
+        if is_elsewhere { Datum::Name(header.host.clone()) } else { Datum::Absent },
+        header.rank.as_ref().map_or(Datum::Absent, |rank| Datum::Id(rank.rank.into())),
     ]
 }
 

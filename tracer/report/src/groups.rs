@@ -8,17 +8,17 @@ use rtrace_model::{Call, CallSiteId, Estimate, FoldedPath, LocationId, Loss, cou
 
 use super::grouping::{Grouping, Origin};
 use super::histogram;
-use super::key::{HIDDEN, Key, LEFT_OUT};
+use super::key::{HIDDEN, LEFT_OUT, RowId};
 use super::people::Note;
 use super::stats::{FIGURES, Stats, TIMED};
-use super::table::{Column, Shown, Table, Value};
-use super::time::{self, OfRow, Rows};
+use super::table::{Column, Datum, Shown, Table};
+use super::time::{self, OfRow, TimeRows};
 use super::walk::{Caller, Visitor};
 use super::{Min, Sort};
 
 pub(super) struct Groups<'a> {
     grouping: Grouping<'a>,
-    groups: BTreeMap<Key, Stats>,
+    groups: BTreeMap<RowId, Stats>,
     /// Whether it is known what tracing took.
     is_corrected: bool,
     /// Calls on record of each location.
@@ -32,7 +32,7 @@ pub(super) struct Groups<'a> {
 }
 
 impl Visitor for Groups<'_> {
-    type Mark = Key;
+    type Mark = RowId;
 
     fn wants_values(&self) -> bool {
         matches!(self.grouping, Grouping::Value(_))
@@ -42,7 +42,7 @@ impl Visitor for Groups<'_> {
         self.grouping.values(calls, values);
     }
 
-    fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
+    fn visit(&mut self, call: &Call, caller: Caller<'_, RowId>) -> RowId {
         let Call { region, location, call_site: site, context, id, .. } = *call;
         let (key, row) = self.row(Origin { region, location, site, context, call: Some(id) }, 1, &caller);
         if let Some((stats, outermost)) = row {
@@ -51,12 +51,12 @@ impl Visitor for Groups<'_> {
         key
     }
 
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, RowId>) -> RowId {
         let Call { region, location, call_site: site, context, id, .. } = *call;
         self.grouping.key(Origin { region, location, site, context, call: Some(id) }, &caller)
     }
 
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Key>) -> Key {
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, RowId>) -> RowId {
         let (site, context) = (path.call_site(), path.context());
         let origin = Origin { region: path.region, location: path.location, site, context, call: None };
         let (key, row) = self.row(origin, path.calls, &caller);
@@ -67,8 +67,8 @@ impl Visitor for Groups<'_> {
     }
 }
 
-impl Rows for Groups<'_> {
-    fn take_off(&mut self, tracing: HashMap<Key, OfRow>) {
+impl TimeRows for Groups<'_> {
+    fn take_off(&mut self, tracing: HashMap<RowId, OfRow>) {
         self.is_corrected = true;
         for (key, of_row) in tracing {
             // Calls that are not asked for have no row.
@@ -104,7 +104,7 @@ impl<'a> Groups<'a> {
 
     /// The row to which so many calls belong, and whether they are not nested in calls of it; only a key where they are
     /// not asked for.
-    fn row(&mut self, origin: Origin, calls: u64, caller: &Caller<'_, Key>) -> (Key, Option<(&mut Stats, bool)>) {
+    fn row(&mut self, origin: Origin, calls: u64, caller: &Caller<'_, RowId>) -> (RowId, Option<(&mut Stats, bool)>) {
         let key = self.grouping.key(origin, caller);
         let outermost = !caller.is_within(key);
         *self.recorded.entry(origin.location).or_default() += calls;
@@ -200,7 +200,7 @@ impl<'a> Groups<'a> {
     }
 
     /// The rows with their labels in their order, without those of less time.
-    pub(super) fn shown(&self, sort: Sort, min: Option<Min>) -> Vec<(Key, Vec<Value>)> {
+    pub(super) fn shown(&self, sort: Sort, min: Option<Min>) -> Vec<(RowId, Vec<Datum>)> {
         let total = self.total();
         let mut rows = self.sorted(sort);
         rows.retain(|(_, _, stats)| min.is_none_or(|min| stats.has_at_least(min, total)));
@@ -208,7 +208,7 @@ impl<'a> Groups<'a> {
     }
 
     /// The rows, each with its labelled values.
-    pub(super) fn into_rows(self) -> impl Iterator<Item = (Vec<(Column, Value)>, Stats)> {
+    pub(super) fn into_rows(self) -> impl Iterator<Item = (Vec<(Column, Datum)>, Stats)> {
         let columns = self.grouping.columns();
         let grouping = self.grouping;
         let labels = move |key| columns.iter().copied().zip(grouping.labels(key)).collect();
@@ -216,11 +216,11 @@ impl<'a> Groups<'a> {
     }
 
     /// The rows with their labels and figures in their order.
-    fn sorted(&self, sort: Sort) -> Vec<(Key, Vec<Value>, &Stats)> {
+    fn sorted(&self, sort: Sort) -> Vec<(RowId, Vec<Datum>, &Stats)> {
         let label = |(&key, stats)| (key, self.grouping.labels(key), stats);
-        let mut rows: Vec<(Key, Vec<Value>, &Stats)> = self.groups.iter().map(label).collect();
+        let mut rows: Vec<(RowId, Vec<Datum>, &Stats)> = self.groups.iter().map(label).collect();
         rows.sort_by_cached_key(|(_, labels, stats)| {
-            (Reverse(stats.figure(sort)), labels.iter().rev().map(Value::sortable).collect::<Vec<_>>())
+            (Reverse(stats.figure(sort)), labels.iter().rev().map(Datum::sortable).collect::<Vec<_>>())
         });
         rows
     }

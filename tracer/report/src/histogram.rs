@@ -5,24 +5,24 @@
 
 use rtrace_model::{HISTOGRAM_BUCKETS, Latency, histogram_bucket};
 
-use super::table::{Column, Table, Value};
+use super::table::{Column, Datum, Table};
 
 /// Rows of steps for the rows of a report, which come with their `labels` columns; from the first step with a call to
 /// the last, also those without.
-pub(super) fn table<'a>(labels: &[Column], rows: impl Iterator<Item = (Vec<Value>, &'a Latency)>) -> Table {
+pub(super) fn table<'a>(labels: &[Column], rows: impl Iterator<Item = (Vec<Datum>, &'a Latency)>) -> Table {
     let columns = FIGURES.iter().chain(labels).copied().collect();
     let mut table = Table { columns, has_sections: true, ..Table::default() };
     for (labels, latency) in rows {
         let steps = steps(latency);
         let total: u64 = steps.iter().map(|step| step.calls).sum();
         let most = steps.iter().map(|step| step.calls).max().unwrap_or(0);
-        for Step { from, below, calls } in steps {
+        for HistogramStep { from, below, calls } in steps {
             let figures = [
-                Value::Bound(from),
-                below.map_or(Value::Absent, Value::Bound),
-                Value::Count(calls),
-                Value::Share(calls as f64 / total as f64),
-                Value::Bar(calls as f64 / most as f64),
+                Datum::Bound(from),
+                below.map_or(Datum::Absent, Datum::Bound),
+                Datum::Count(calls),
+                Datum::Share(calls as f64 / total as f64),
+                Datum::Bar(calls as f64 / most as f64),
             ];
             table.rows.push(figures.into_iter().chain(labels.iter().cloned()).collect());
         }
@@ -32,18 +32,18 @@ pub(super) fn table<'a>(labels: &[Column], rows: impl Iterator<Item = (Vec<Value
 
 /// Calls of at least `from` and less than `below` nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Step {
+struct HistogramStep {
     from: u64,
     below: Option<u64>,
     calls: u64,
 }
 
-fn steps(latency: &Latency) -> Vec<Step> {
+fn steps(latency: &Latency) -> Vec<HistogramStep> {
     let edges = if latency.is_folded() { powers_of_two() } else { round_numbers() };
-    let mut steps: Vec<Step> = edges
+    let mut steps: Vec<HistogramStep> = edges
         .iter()
         .enumerate()
-        .map(|(place, &from)| Step { from, below: edges.get(place + 1).copied(), calls: 0 })
+        .map(|(place, &from)| HistogramStep { from, below: edges.get(place + 1).copied(), calls: 0 })
         .collect();
     for (duration, calls) in latency.counted() {
         let place = edges.partition_point(|&from| from <= duration) - 1;
@@ -91,10 +91,10 @@ mod tests {
 
     #[test]
     fn steps_are_round_and_none_is_left_out_between_others() {
-        let labels = || vec![Value::Name("libone.so".into()), Value::Name("a".into())];
+        let labels = || vec![Datum::Name("libone.so".into()), Datum::Name("a".into())];
         let columns = [Column::label("library", "library"), Column::name("function", "function")];
         let (a, b) = (latency(&[0, 4, 4, 2_300, 2_400, 4_999]), latency(&[10]));
-        let rows = [(labels(), &a), (vec![labels()[0].clone(), Value::Name("b".into())], &b)];
+        let rows = [(labels(), &a), (vec![labels()[0].clone(), Datum::Name("b".into())], &b)];
         assert_eq!(
             text(table(&columns, rows.into_iter())),
             "\
@@ -124,7 +124,7 @@ libone.so  b
     fn aggregated_calls_have_steps_of_powers_of_two() {
         let steps = steps(&latency(&[3, 900]).folded());
         assert_eq!((steps[0].from, steps[0].below, steps[0].calls), (2, Some(4), 1));
-        assert_eq!(steps.last(), Some(&Step { from: 512, below: Some(1_024), calls: 1 }));
+        assert_eq!(steps.last(), Some(&HistogramStep { from: 512, below: Some(1_024), calls: 1 }));
         assert_eq!(steps.len(), 9);
     }
 

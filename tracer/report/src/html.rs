@@ -31,12 +31,12 @@ use rtrace_model::{Call, CallCost, EventKind, LocationId, Process, RegionId, Tim
 use serde_json::{Value as Json, json};
 
 use self::before::Before;
-use self::names::Names;
+use self::names::PageNames;
 use self::picture::Picture;
 use self::tables::Tables;
 use crate::about::About;
 use crate::info::Info;
-use crate::part::{Part, Span};
+use crate::part::{ClockSpan, Part};
 use crate::reading::{Need, read};
 use crate::walk::Walk;
 use crate::{Error, Waits, notes};
@@ -87,7 +87,7 @@ fn write(
     destination: &Destination,
 ) -> Result<(), Error> {
     let trace = TraceSet::open(directory)?;
-    let gathered = Gathered { before, ..Gathered::read(&trace, Info::of(directory)?, waits, part)? };
+    let gathered = PageData { before, ..PageData::read(&trace, Info::of(directory)?, waits, part)? };
     let mut page = String::new();
     for divisor in DIVISORS {
         page = document::page(&gathered.about.line(None), gathered.data(divisor)?);
@@ -100,12 +100,12 @@ fn write(
 }
 
 /// All that is known of the trace before it is cut to a page's size.
-struct Gathered<'a> {
+struct PageData<'a> {
     trace: &'a TraceSet,
     info: Info,
     about: About,
     /// The time that it is of.
-    span: Span,
+    span: ClockSpan,
     notes: Vec<String>,
     verdicts: Vec<Json>,
     tables: Tables<'a>,
@@ -114,10 +114,10 @@ struct Gathered<'a> {
     before: Option<Before<'a>>,
 }
 
-impl<'a> Gathered<'a> {
-    fn read(trace: &'a TraceSet, info: Info, waits: &Waits, part: Option<Part>) -> Result<Gathered<'a>, Error> {
+impl<'a> PageData<'a> {
+    fn read(trace: &'a TraceSet, info: Info, waits: &Waits, part: Option<Part>) -> Result<PageData<'a>, Error> {
         let losses = trace.losses()?;
-        let span = part.map_or(Ok(Span::ALL), |part| part.of(trace))?;
+        let span = part.map_or(Ok(ClockSpan::ALL), |part| part.of(trace))?;
         let mut walks = tables::Walks::new(trace, waits, span);
         let mut picture = Walk::new(Picture::new(span.from.unwrap_or(trace.header().begin.monotonic)));
         let (untimed, picture) = if part.is_some() {
@@ -142,13 +142,13 @@ impl<'a> Gathered<'a> {
         notes.extend(tables.remarks.iter().cloned());
         let verdicts = verdicts::verdicts(trace, &info, &tables, (untimed.is_some(), part))?;
         let about = About::new(trace).of_part(part);
-        Ok(Gathered { trace, info, about, span, notes, verdicts, tables, picture, before: None })
+        Ok(PageData { trace, info, about, span, notes, verdicts, tables, picture, before: None })
     }
 
     /// What the page's scripts draw, one part in `divisor` of what could be.
     fn data(&self, divisor: usize) -> Result<Json, Error> {
         let most = |rows: usize| (rows / divisor).max(8);
-        let mut names = Names::new(self.trace);
+        let mut names = PageNames::new(self.trace);
         let functions = tables::first(&self.tables.functions, most(FUNCTIONS));
         let shown = rows::regions(&functions);
         let (lanes, places) = lanes::told(self.picture.overview(), LANES);
@@ -156,7 +156,7 @@ impl<'a> Gathered<'a> {
             "title": self.about.line(None),
             "from_ns": self.since_begin(self.span.from.unwrap_or_default()),
             "length_ns": self.about.length(),
-            "is_part": self.span != Span::ALL,
+            "is_part": self.span != ClockSpan::ALL,
             "verdicts": self.verdicts,
             "notes": self.notes,
             "info": self.info,
@@ -193,7 +193,12 @@ impl<'a> Gathered<'a> {
     }
 
     /// Lane, function, start, duration or null, depth and ending; starts are differences from call to call of a lane.
-    fn calls(&self, divisor: usize, lanes: &HashMap<LocationId, usize>, names: &mut Names<'_>) -> Result<Json, Error> {
+    fn calls(
+        &self,
+        divisor: usize,
+        lanes: &HashMap<LocationId, usize>,
+        names: &mut PageNames<'_>,
+    ) -> Result<Json, Error> {
         let (chosen, are_all) = self.picture.chosen(divisor);
         let place = |call: Call| Some((*lanes.get(&call.location)?, self.since_begin(call.start), call));
         let mut calls: Vec<(usize, u64, Call)> = chosen.into_iter().filter_map(place).collect();
@@ -210,7 +215,7 @@ impl<'a> Gathered<'a> {
         Ok(json!({ "rows": rows, "all": are_all, "seen": self.picture.overview().calls(), "values": values }))
     }
 
-    fn heat(&self, most: usize, functions: &crate::table::Table, names: &mut Names<'_>) -> Json {
+    fn heat(&self, most: usize, functions: &crate::table::Table, names: &mut PageNames<'_>) -> Json {
         let regions = functions.rows.iter().filter_map(|row| rows::region(functions, row)).take(most);
         let maps = heat::of_functions(self.picture.overview(), &regions.collect::<Vec<_>>());
         let maps: Vec<Json> = maps.into_iter().map(|(region, map)| json!([names.of(region), map])).collect();
@@ -218,7 +223,7 @@ impl<'a> Gathered<'a> {
     }
 
     /// Calls and exclusive time of the first functions, by process where there are several, and else by thread.
-    fn matrix(&self, functions: &crate::table::Table, names: &mut Names<'_>) -> Json {
+    fn matrix(&self, functions: &crate::table::Table, names: &mut PageNames<'_>) -> Json {
         let regions: Vec<RegionId> =
             functions.rows.iter().filter_map(|row| rows::region(functions, row)).take(MATRIX.0).collect();
         let process = |location: LocationId| {
@@ -296,11 +301,11 @@ impl<'a> Gathered<'a> {
     }
 
     /// What went otherwise than it should: lost and untimed calls by function, and events.
-    fn incidents(&self, most: usize, names: &mut Names<'_>) -> Result<Json, Error> {
-        let name = |region: Option<RegionId>, names: &mut Names<'_>| region.map(|region| names.of(region));
+    fn incidents(&self, most: usize, names: &mut PageNames<'_>) -> Result<Json, Error> {
+        let name = |region: Option<RegionId>, names: &mut PageNames<'_>| region.map(|region| names.of(region));
         let (mut lost, mut untimed, mut events) = (Vec::new(), Vec::new(), Vec::new());
         // How many of them were in a part is not known.
-        let is_all = self.span == Span::ALL;
+        let is_all = self.span == ClockSpan::ALL;
         for loss in self.trace.losses()?.into_iter().filter(|_| is_all) {
             lost.push((loss.count, json!([loss.reason.name(), name(loss.region, names), loss.count])));
         }

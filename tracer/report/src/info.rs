@@ -12,7 +12,7 @@ use rtrace_model::{
 };
 use serde::Serialize;
 
-pub use self::values::{Column, ValuesOf};
+pub use self::values::{ValueInfo, ValuesOf};
 use super::Look;
 use super::overhead::overhead;
 use super::part::duration;
@@ -23,17 +23,17 @@ use super::people::wrapped;
 #[derive(Debug, Serialize)]
 pub struct Info {
     /// The recordings of which it is made.
-    pub recordings: Vec<Recording>,
+    pub recordings: Vec<RecordingInfo>,
     /// Calls on record, each or folded by call path.
     pub calls: u64,
     /// From the first begin to the last end in nanoseconds, once ended.
     pub duration_ns: Option<u64>,
     /// The processes.
-    pub processes: Vec<Process>,
+    pub processes: Vec<ProcessInfo>,
     /// Threads with calls.
     pub threads: usize,
     /// The libraries.
-    pub libraries: Vec<Library>,
+    pub libraries: Vec<LibraryInfo>,
     /// Calls beside these that a budget left without a record: counted exactly.
     pub counted: u64,
     /// And not seen; absent where the budget left none out.
@@ -66,7 +66,7 @@ pub struct Info {
 
 /// One recording.
 #[derive(Debug, Serialize)]
-pub struct Recording {
+pub struct RecordingInfo {
     /// Its directory.
     pub directory: String,
     /// `finished`, `recording` or `abandoned`.
@@ -95,7 +95,7 @@ pub struct Recording {
 
 /// A process that was traced.
 #[derive(Debug, Serialize)]
-pub struct Process {
+pub struct ProcessInfo {
     /// Its id.
     pub pid: u32,
     /// Its command line, or where that is not known its program.
@@ -108,7 +108,7 @@ pub struct Process {
 
 /// A library with probes.
 #[derive(Debug, Serialize)]
-pub struct Library {
+pub struct LibraryInfo {
     /// Its name, which no other has.
     pub name: String,
     /// Its path.
@@ -161,7 +161,7 @@ impl Info {
         let bytes = size_of(directory);
         let sum = |of: fn(&Estimate) -> u64| trace.estimates().map(|estimate| of(&estimate)).sum();
         Ok(Info {
-            recordings: trace.traces().map(Recording::of).collect(),
+            recordings: trace.traces().map(RecordingInfo::of).collect(),
             calls,
             counted: sum(|estimate| estimate.counted),
             missed: trace.estimates().next().map(|_| Missed::of(trace.estimates())),
@@ -185,10 +185,10 @@ impl Info {
     }
 }
 
-impl Recording {
-    fn of(trace: &rtrace_exporters::Trace) -> Recording {
+impl RecordingInfo {
+    fn of(trace: &rtrace_exporters::Trace) -> RecordingInfo {
         let header = trace.header().clone();
-        Recording {
+        RecordingInfo {
             directory: text_of_os(&trace.directory()).into_owned(),
             status: trace.status().name(),
             begin_realtime_ns: header.begin.realtime_ns,
@@ -205,11 +205,11 @@ impl Recording {
     }
 }
 
-fn processes(trace: &TraceSet) -> Vec<Process> {
+fn processes(trace: &TraceSet) -> Vec<ProcessInfo> {
     let threads_of = |process: &rtrace_model::Process| {
         trace.locations().iter().filter(|location| trace.process_of(location) == Some(process)).count()
     };
-    let describe = |process: &rtrace_model::Process| Process {
+    let describe = |process: &rtrace_model::Process| ProcessInfo {
         pid: process.pid,
         command_line: match process.command_line.as_slice() {
             [] => vec![process.executable.clone()],
@@ -221,12 +221,12 @@ fn processes(trace: &TraceSet) -> Vec<Process> {
     trace.processes().iter().map(describe).collect()
 }
 
-fn libraries(trace: &TraceSet) -> Vec<Library> {
+fn libraries(trace: &TraceSet) -> Vec<LibraryInfo> {
     let regions_of = |library: &rtrace_model::Library| {
         let id = library.id;
         trace.regions().iter().filter(move |region| region.library == id)
     };
-    let describe = |library: &rtrace_model::Library| Library {
+    let describe = |library: &rtrace_model::Library| LibraryInfo {
         name: library.name().to_owned(),
         path: library.path.clone(),
         build_id: library.build_id.clone(),
@@ -252,13 +252,13 @@ pub(super) fn size_of(folder: &Path) -> u64 {
 const NAMES: usize = 13;
 
 /// A line for people: what it is about, and what is to be said.
-type Line = (&'static str, String, Tone);
+type InfoLine = (&'static str, String, Tone);
 
-fn plain(name: &'static str, text: impl Into<String>) -> Line {
+fn plain(name: &'static str, text: impl Into<String>) -> InfoLine {
     (name, text.into(), Tone::Plain)
 }
 
-fn warning(name: &'static str, text: impl Into<String>) -> Line {
+fn warning(name: &'static str, text: impl Into<String>) -> InfoLine {
     (name, text.into(), Tone::Warning)
 }
 
@@ -278,15 +278,15 @@ impl Info {
         Ok(())
     }
 
-    fn lines(&self) -> Vec<Line> {
-        let mut lines: Vec<Line> = self.recordings.iter().flat_map(Recording::lines).collect();
+    fn lines(&self) -> Vec<InfoLine> {
+        let mut lines: Vec<InfoLine> = self.recordings.iter().flat_map(RecordingInfo::lines).collect();
         lines.extend(self.duration_ns.map(|duration| plain("duration", format_ns(duration))));
-        lines.extend(self.processes.iter().filter(|process| process.threads > 0).map(Process::line));
+        lines.extend(self.processes.iter().filter(|process| process.threads > 0).map(ProcessInfo::line));
         match self.processes.iter().filter(|process| process.threads == 0).count() {
             0 => {}
             others => lines.push(plain("", format!("and {} without a traced call", number(others, "process")))),
         }
-        lines.extend(self.libraries.iter().map(Library::line));
+        lines.extend(self.libraries.iter().map(LibraryInfo::line));
         lines.push(plain("calls", format!("{} on {}", grouped(self.calls), number(self.threads, "thread"))));
         if self.counted > 0 {
             lines.push(plain("counted", format!("{} more, exactly, without a record", grouped(self.counted))));
@@ -318,7 +318,7 @@ impl Info {
     }
 
     /// What is missing, or that nothing is.
-    fn missing(&self) -> Vec<Line> {
+    fn missing(&self) -> Vec<InfoLine> {
         let mut lines = Vec::new();
         let losses = self.losses.iter().filter(|loss| loss.count > 0);
         lines.extend(losses.map(|loss| warning("lost", format!("{} ({})", grouped(loss.count), loss.reason.name()))));
@@ -341,8 +341,8 @@ impl Info {
     }
 }
 
-impl Recording {
-    fn lines(&self) -> Vec<Line> {
+impl RecordingInfo {
+    fn lines(&self) -> Vec<InfoLine> {
         let status = if self.status == "finished" { Tone::Good } else { Tone::Warning };
         let mut lines = vec![
             plain("trace", self.directory.as_str()),
@@ -362,8 +362,8 @@ impl Recording {
     }
 }
 
-impl Process {
-    fn line(&self) -> Line {
+impl ProcessInfo {
+    fn line(&self) -> InfoLine {
         let mut text = format!("{} {}, {}", self.pid, self.command_line.join(" "), number(self.threads, "thread"));
         if let Some(code) = self.exit_code {
             text.push_str(&format!(", ended with {code}"));
@@ -372,8 +372,8 @@ impl Process {
     }
 }
 
-impl Library {
-    fn line(&self) -> Line {
+impl LibraryInfo {
+    fn line(&self) -> InfoLine {
         let build_id = self.build_id.as_deref().unwrap_or("none");
         let mut text = format!("{}, build id {build_id}, {}", self.path, number(self.regions, "function"));
         if self.stubs > 0 {

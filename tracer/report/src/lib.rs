@@ -81,8 +81,8 @@ use self::stats::TIMELESS;
 pub use self::suggest::{Suggestion, is_suggestion, suggest};
 use self::table::Table;
 use self::tree::Tree;
-use self::untimed::Tally;
-use self::waiting::Waiting;
+use self::untimed::UntimedTally;
+use self::waiting::WaitingSums;
 pub use self::waiting::Waits;
 use self::walk::Walk;
 
@@ -403,10 +403,10 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         }
         (Some(grouping), None) => {
             let inside = Corrected::around(groups(grouping), trace).later_than(from);
-            let waiting = Waiting::new(trace, &options.waits);
+            let waiting = WaitingSums::new(trace, &options.waits);
             let waiting = if span.is_some() { waiting.of_part() } else { waiting };
             let (mut walk, mut waiting) = (Walk::new(Counting::around(inside, trace)), Walk::new(waiting));
-            let is_split = options.callers.is_none() && Waiting::splits(&options.by);
+            let is_split = options.callers.is_none() && WaitingSums::splits(&options.by);
             let untimed = if is_split {
                 reading::read(trace, need, &mut [&mut walk, &mut waiting])?
             } else {
@@ -430,7 +430,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         (None, _) if options.callers.is_some() => return Err(Error::TreeOfCallers),
         (None, Some(_)) => return Err(Error::Histogram),
         (None, None) => {
-            let order = tree::Order::new(options.sort)?;
+            let order = tree::SiblingOrder::new(options.sort)?;
             let inside = Corrected::around(Tree::of(trace), trace).later_than(from);
             let (walk, untimed) = walk(trace, need, Counting::around(inside, trace))?;
             let corrected = &walk.visitor.inside;
@@ -480,7 +480,7 @@ fn need(by: &By) -> Need {
 }
 
 /// Visits all calls, and counts by function those that were not timed.
-fn walk<V>(trace: &TraceSet, need: Need, visitor: V) -> Result<(Walk<V>, Tally), Error>
+fn walk<V>(trace: &TraceSet, need: Need, visitor: V) -> Result<(Walk<V>, UntimedTally), Error>
 where
     V: walk::Visitor<Mark: Send> + Send,
 {

@@ -22,7 +22,7 @@ pub struct Part {
 
 /// The same on the clock of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct ClockSpan {
     pub(super) from: Option<Timestamp>,
     pub(super) to: Option<Timestamp>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Span {
 impl Part {
     /// # Errors
     /// Nothing can be in it, or the calls have no times of their own.
-    pub(super) fn of(self, trace: &TraceSet) -> Result<Span, Error> {
+    pub(super) fn of(self, trace: &TraceSet) -> Result<ClockSpan, Error> {
         if !trace.profile().is_empty() {
             return Err(Error::PartOfAggregated);
         }
@@ -42,7 +42,7 @@ impl Part {
         }
         let begin = trace.header().begin.monotonic;
         let [from, to] = [self.from, self.to].map(|time| Some(Timestamp(begin.0.saturating_add(time?))));
-        Ok(Span { from, to })
+        Ok(ClockSpan { from, to })
     }
 
     /// The nanoseconds of it that a recording of that length has.
@@ -70,9 +70,9 @@ impl std::fmt::Display for Part {
     }
 }
 
-impl Span {
+impl ClockSpan {
     /// All of the time.
-    pub(super) const ALL: Span = Span { from: None, to: None };
+    pub(super) const ALL: ClockSpan = ClockSpan { from: None, to: None };
 
     /// Whether the instant is in it.
     pub(super) fn contains(self, time: Timestamp) -> bool {

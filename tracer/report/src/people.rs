@@ -15,7 +15,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use self::layout::{Draft, GAP};
 use self::paint::{Tone, paint};
-use super::table::{Column, Kind, Recorded, Shown, Table, Value};
+use super::table::{Column, ColumnKind, Datum, RecordedValue, Shown, Table};
 use super::{Look, Report};
 
 /// Cells of a bar beside a share, on a narrow terminal and from this width on.
@@ -110,15 +110,15 @@ impl Note {
 struct Drawn {
     place: usize,
     heading: String,
-    cells: Vec<Cell>,
-    kind: Kind,
+    cells: Vec<TextCell>,
+    kind: ColumnKind,
     is_left: bool,
     /// Whether it has a time much of which is tracing.
     is_marked: bool,
     width: usize,
 }
 
-struct Cell {
+struct TextCell {
     text: String,
     tone: Tone,
 }
@@ -136,7 +136,7 @@ impl Sheet {
         let only_library = look.width.and_then(|_| only_library(table));
         let is_shown = |&place: &usize| {
             let column = &table.columns[place];
-            let is_heading = table.has_sections && column.kind != Kind::Figure;
+            let is_heading = table.has_sections && column.kind != ColumnKind::Figure;
             is_shown(table, place) && !is_heading && !(column.key == "library" && only_library.is_some())
         };
         let mut places: Vec<usize> = (0..table.columns.len()).filter(is_shown).collect();
@@ -158,7 +158,7 @@ impl Sheet {
                 }
             });
         }
-        for column in columns.iter_mut().filter(|column| column.kind == Kind::Name) {
+        for column in columns.iter_mut().filter(|column| column.kind == ColumnKind::Name) {
             column.name(table, look);
         }
         let taken: usize = columns.iter().map(|column| column.width + GAP).sum();
@@ -199,9 +199,9 @@ impl Sheet {
 
 impl Sheet {
     /// What the rows of a section have in common.
-    fn section_name(&self, table: &Table, row: &[Value]) -> String {
+    fn section_name(&self, table: &Table, row: &[Datum]) -> String {
         let is_said = |column: &Column| {
-            let is_shown = column.kind != Kind::Figure && column.shown != Shown::Never;
+            let is_shown = column.kind != ColumnKind::Figure && column.shown != Shown::Never;
             is_shown && !(column.key == "library" && self.only_library.is_some())
         };
         let labels = table.columns.iter().zip(row).filter(|(column, value)| is_said(column) && !value.is_zero());
@@ -232,10 +232,10 @@ fn line<'a>(
 
 /// The library of all functions, where it is one.
 fn only_library(table: &Table) -> Option<String> {
-    let place = table.columns.iter().position(|column| column.key == "library" && column.kind == Kind::Label)?;
+    let place = table.columns.iter().position(|column| column.key == "library" && column.kind == ColumnKind::Label)?;
     let mut libraries = table.rows.iter().map(|row| &row[place]);
-    let Some(Value::Name(first)) = libraries.next().filter(|_| is_shown(table, place)) else { return None };
-    libraries.all(|other| matches!(other, Value::Name(name) if name == first)).then(|| escape(first).into_owned())
+    let Some(Datum::Name(first)) = libraries.next().filter(|_| is_shown(table, place)) else { return None };
+    libraries.all(|other| matches!(other, Datum::Name(name) if name == first)).then(|| escape(first).into_owned())
 }
 
 fn is_shown(table: &Table, place: usize) -> bool {
@@ -251,23 +251,23 @@ impl Drawn {
         let column = &table.columns[place];
         let values = || table.rows.iter().map(|row| &row[place]);
         let unit = values().any(|value| time_of(value).is_some()).then(|| unit(table, place));
-        let is_part = values().any(|value| matches!(value, Value::Share(_) | Value::Change(_)));
+        let is_part = values().any(|value| matches!(value, Datum::Share(_) | Datum::Change(_)));
         let heading = match unit {
             Some(unit) => format!("{} {}", column.heading, unit.name),
             None if is_part => format!("{} %", column.heading),
             None => column.heading.to_owned(),
         };
-        let is_marked = values().any(|value| matches!(value, Value::Traced(_)));
-        let draw = |value: &Value| {
+        let is_marked = values().any(|value| matches!(value, Datum::Traced(_)));
+        let draw = |value: &Datum| {
             let mut text = plain(value, unit, look.width.is_some());
             if is_marked {
-                text.push(if matches!(value, Value::Traced(_)) { '!' } else { ' ' });
+                text.push(if matches!(value, Datum::Traced(_)) { '!' } else { ' ' });
             }
-            Cell { text, tone: tone(value) }
+            TextCell { text, tone: tone(value) }
         };
-        let cells: Vec<Cell> = values().map(draw).collect();
-        let is_left = column.kind == Kind::Name
-            || values().any(|value| matches!(value, Value::Name(_) | Value::Verdict { .. } | Value::Bar(_)));
+        let cells: Vec<TextCell> = values().map(draw).collect();
+        let is_left = column.kind == ColumnKind::Name
+            || values().any(|value| matches!(value, Datum::Name(_) | Datum::Verdict { .. } | Datum::Bar(_)));
         let mut drawn = Drawn {
             place,
             heading: escape(&heading).into_owned(),
@@ -281,7 +281,7 @@ impl Drawn {
             let bar = if width < WIDE { NARROW_BAR } else { WIDE_BAR };
             drawn.put_bars_before(table, bar, look);
         }
-        if look.width.is_some() && !look.full_names && column.kind == Kind::Name {
+        if look.width.is_some() && !look.full_names && column.kind == ColumnKind::Name {
             drawn.shorten();
         }
         drawn.width = drawn.natural_width();
@@ -294,8 +294,8 @@ impl Drawn {
     }
 
     fn draft(&self, table: &Table) -> Draft {
-        let width_of = |(cell, row): (&Cell, &Vec<Value>)| match row[self.place] {
-            Value::Nested(depth, _) => cell.text.width() + 2 * depth,
+        let width_of = |(cell, row): (&TextCell, &Vec<Datum>)| match row[self.place] {
+            Datum::Nested(depth, _) => cell.text.width() + 2 * depth,
             _ => cell.text.width(),
         };
         let mut widths: Vec<usize> = self.cells.iter().zip(&table.rows).map(width_of).collect();
@@ -325,8 +325,8 @@ impl Drawn {
     /// Makes names as long as there is room, and puts those of a tree below each other.
     fn name(&mut self, table: &Table, look: &Look) {
         let limit = look.width.filter(|_| !look.full_names).map(|_| self.width);
-        let depth_of = |row: &Vec<Value>| match row[self.place] {
-            Value::Nested(depth, _) => depth,
+        let depth_of = |row: &Vec<Datum>| match row[self.place] {
+            Datum::Nested(depth, _) => depth,
             _ => 0,
         };
         let widest = |step: usize| {
@@ -358,7 +358,7 @@ impl Drawn {
     fn put_bars_before(&mut self, table: &Table, cells: usize, look: &Look) {
         let number = self.cells.iter().map(|cell| cell.text.width()).max().unwrap_or(0);
         for (cell, row) in self.cells.iter_mut().zip(&table.rows) {
-            let Value::Share(share) = row[self.place] else { continue };
+            let Datum::Share(share) = row[self.place] else { continue };
             let bar = bar(share, cells, look);
             cell.text = format!("{bar}{}{:>number$}", " ".repeat(cells - bar.width() + 1), cell.text);
         }
@@ -367,7 +367,7 @@ impl Drawn {
     /// Makes the bars of a distribution as long as there is room.
     fn draw_bars(&mut self, table: &Table, look: &Look, room: usize) {
         for (cell, row) in self.cells.iter_mut().zip(&table.rows) {
-            if let Value::Bar(part) = row[self.place] {
+            if let Datum::Bar(part) = row[self.place] {
                 cell.text = bar(part, room.min(LONGEST_BAR), look);
             }
         }
@@ -383,9 +383,9 @@ fn unit(table: &Table, place: usize) -> Unit {
     Unit::of(table.rows.iter().flat_map(|row| places.iter().filter_map(|&place| time_of(&row[place]))))
 }
 
-fn time_of(value: &Value) -> Option<u64> {
+fn time_of(value: &Datum) -> Option<u64> {
     match value {
-        Value::Time(time) | Value::Traced(time) | Value::AtMost(time) => Some(*time),
+        Datum::Time(time) | Datum::Traced(time) | Datum::AtMost(time) => Some(*time),
         _ => None,
     }
 }
@@ -401,42 +401,42 @@ fn bar(part: f64, cells: usize, look: &Look) -> String {
     "█".repeat(eighths / 8) + rest
 }
 
-fn tone(value: &Value) -> Tone {
+fn tone(value: &Datum) -> Tone {
     match value {
-        Value::Traced(_) => Tone::Warning,
-        Value::Share(_) | Value::Bar(_) => Tone::Bar,
-        Value::Absent => Tone::Dim,
-        Value::Verdict { tone, .. } => *tone,
+        Datum::Traced(_) => Tone::Warning,
+        Datum::Share(_) | Datum::Bar(_) => Tone::Bar,
+        Datum::Absent => Tone::Dim,
+        Datum::Verdict { tone, .. } => *tone,
         _ => Tone::Plain,
     }
 }
 
 /// A value without its unit; of a nested name without its place.
-fn plain(value: &Value, unit: Option<Unit>, is_grouped: bool) -> String {
+fn plain(value: &Datum, unit: Option<Unit>, is_grouped: bool) -> String {
     let time = |time: u64| unit.map_or_else(|| time.to_string(), |unit| unit.show(time, is_grouped));
     match value {
-        Value::Name(name) | Value::Nested(_, name) => escape(name).into_owned(),
-        Value::Verdict { text, .. } => text.clone(),
-        Value::Count(count) if is_grouped => grouped(*count),
-        Value::Count(count) => count.to_string(),
-        Value::Id(id) => id.to_string(),
-        Value::Recorded(Recorded::Integer(number)) => number.to_string(),
-        Value::Recorded(Recorded::Address(number)) => format!("{number:#x}"),
-        Value::Recorded(Recorded::Float(bits)) => format!("{:?}", f64::from_bits(*bits)),
-        Value::Recorded(Recorded::Text(text)) => {
+        Datum::Name(name) | Datum::Nested(_, name) => escape(name).into_owned(),
+        Datum::Verdict { text, .. } => text.clone(),
+        Datum::Count(count) if is_grouped => grouped(*count),
+        Datum::Count(count) => count.to_string(),
+        Datum::Id(id) => id.to_string(),
+        Datum::Recorded(RecordedValue::Integer(number)) => number.to_string(),
+        Datum::Recorded(RecordedValue::Address(number)) => format!("{number:#x}"),
+        Datum::Recorded(RecordedValue::Float(bits)) => format!("{:?}", f64::from_bits(*bits)),
+        Datum::Recorded(RecordedValue::Text(text)) => {
             format!("\"{}\"", escape(&text.replace('\\', "\\\\").replace('"', "\\\"")))
         }
-        Value::Time(ns) | Value::Traced(ns) => time(*ns),
-        Value::AtMost(bound) => format!("<={}", time(*bound)),
-        Value::Bound(bound) => units::round(*bound),
-        Value::Share(share) => format!("{:.1}", share * 100.0),
-        Value::Bar(_) => String::new(),
-        Value::Change(part) => format!("{:+.1}", part * 100.0),
-        Value::Ratio(ratio) if ratio.abs() < 10_000.0 => format!("{ratio:.3}"),
-        Value::Ratio(ratio) => plain(&Value::Count(ratio.round() as u64), unit, is_grouped),
-        Value::Rate(rate) if *rate < 100.0 => format!("{rate:.1}"),
-        Value::Rate(rate) => plain(&Value::Count(rate.round() as u64), unit, is_grouped),
-        Value::Absent => "-".to_owned(),
+        Datum::Time(ns) | Datum::Traced(ns) => time(*ns),
+        Datum::AtMost(bound) => format!("<={}", time(*bound)),
+        Datum::Bound(bound) => units::round(*bound),
+        Datum::Share(share) => format!("{:.1}", share * 100.0),
+        Datum::Bar(_) => String::new(),
+        Datum::Change(part) => format!("{:+.1}", part * 100.0),
+        Datum::Ratio(ratio) if ratio.abs() < 10_000.0 => format!("{ratio:.3}"),
+        Datum::Ratio(ratio) => plain(&Datum::Count(ratio.round() as u64), unit, is_grouped),
+        Datum::Rate(rate) if *rate < 100.0 => format!("{rate:.1}"),
+        Datum::Rate(rate) => plain(&Datum::Count(rate.round() as u64), unit, is_grouped),
+        Datum::Absent => "-".to_owned(),
     }
 }
 

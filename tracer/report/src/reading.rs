@@ -8,14 +8,14 @@ use std::sync::mpsc::sync_channel;
 use rtrace_exporters::{CallValues, Folded, TraceSet};
 use rtrace_model::{Batch, Call, FoldedPath, Timestamp};
 
-use super::part::Span;
-use super::untimed::Tally;
+use super::part::ClockSpan;
+use super::untimed::UntimedTally;
 use super::walk::{Visitor, Walk};
 use super::{CHUNK, Error};
 
 /// A [`Walk`], whatever its visitor is.
-pub(super) trait Reader: Send {
-    fn within(&mut self, span: Span);
+pub(super) trait CallReader: Send {
+    fn within(&mut self, span: ClockSpan);
     fn paths(&mut self, paths: &[FoldedPath]);
     fn readings(&mut self, batch: &Batch);
     fn wants_values(&self) -> bool;
@@ -24,11 +24,11 @@ pub(super) trait Reader: Send {
     fn finish(&mut self);
 }
 
-impl<V: Visitor + Send> Reader for Walk<V>
+impl<V: Visitor + Send> CallReader for Walk<V>
 where
     V::Mark: Send,
 {
-    fn within(&mut self, span: Span) {
+    fn within(&mut self, span: ClockSpan) {
         self.span = span;
     }
 
@@ -68,18 +68,18 @@ pub(super) enum Need {
     /// Each call that has a record.
     Calls,
     /// Each call that ended in a part of the time.
-    Within(Span),
+    Within(ClockSpan),
 }
 
 /// Lets each reader visit all calls, and counts by function those that were not timed.
 ///
 /// # Errors
 /// The calls cannot be read.
-pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn Reader]) -> Result<Tally, Error> {
-    let mut untimed = Tally::default();
+pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn CallReader]) -> Result<UntimedTally, Error> {
+    let mut untimed = UntimedTally::default();
     let wants_values = readers.iter().any(|reader| reader.wants_values());
     let folded = trace.folded(need == Need::Paths && !wants_values);
-    let span = if let Need::Within(span) = need { span } else { Span::ALL };
+    let span = if let Need::Within(span) = need { span } else { ClockSpan::ALL };
     readers.iter_mut().for_each(|reader| reader.within(span));
     readers.iter_mut().for_each(|reader| reader.paths(&folded.paths));
     folded.paths.iter().for_each(|path| untimed.add_path(path));
@@ -110,15 +110,15 @@ pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn Reader]
 fn each_batch(
     trace: &TraceSet,
     folded: &Folded<'_>,
-    span: Span,
+    span: ClockSpan,
     mut take: impl FnMut(Batch) -> Result<(), Error>,
 ) -> Result<(), Error> {
     std::thread::scope(|scope| {
         let (sender, batches) = sync_channel(AHEAD);
         // After an error nobody receives.
         scope.spawn(move || match span {
-            Span::ALL => folded.calls().rev().try_for_each(|batch| sender.send(batch)),
-            Span { from, to } => {
+            ClockSpan::ALL => folded.calls().rev().try_for_each(|batch| sender.send(batch)),
+            ClockSpan { from, to } => {
                 let near = trace.calls_near(from.unwrap_or_default(), to.unwrap_or(Timestamp(u64::MAX)));
                 near.rev().try_for_each(|batch| sender.send(batch))
             }
@@ -128,15 +128,15 @@ fn each_batch(
 }
 
 /// Of a batch the calls that count, and those that may have made them.
-fn within(batch: Batch, span: Span) -> Batch {
-    if span == Span::ALL {
+fn within(batch: Batch, span: ClockSpan) -> Batch {
+    if span == ClockSpan::ALL {
         return batch;
     }
     batch.selected((0..batch.len()).filter(|&place| span.counts(&batch[place]) || span.may_enclose(&batch[place])))
 }
 
 /// Lets each reader visit a chunk, several of them at a time.
-fn visit(readers: &mut [&mut dyn Reader], calls: &mut [Call]) {
+fn visit(readers: &mut [&mut dyn CallReader], calls: &mut [Call]) {
     let Some((first, others)) = readers.split_first_mut() else { return };
     std::thread::scope(|scope| {
         for reader in others {

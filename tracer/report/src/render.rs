@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use rtrace_model::{csv_field, escape};
 
 use super::Report;
-use super::table::{Column, Recorded, Table, Value};
+use super::table::{Column, Datum, RecordedValue, Table};
 
 /// Writes comma-separated values as RFC 4180 has them, a line of names first.
 pub(super) fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
@@ -20,35 +20,35 @@ pub(super) fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// What of a row goes to scripts.
-fn data<'a>(table: &'a Table, row: &'a [Value]) -> impl Iterator<Item = (&'a Column, &'a Value)> {
+fn data<'a>(table: &'a Table, row: &'a [Datum]) -> impl Iterator<Item = (&'a Column, &'a Datum)> {
     table.columns.iter().zip(row).filter(|(column, _)| column.is_data)
 }
 
-fn field(value: &Value) -> String {
+fn field(value: &Datum) -> String {
     match value {
-        Value::Name(text) | Value::Nested(_, text) | Value::Verdict { text, .. } => csv_field(text),
+        Datum::Name(text) | Datum::Nested(_, text) | Datum::Verdict { text, .. } => csv_field(text),
         // Not the empty field of a text that is not known.
-        Value::Recorded(Recorded::Text(text)) if text.is_empty() => "\"\"".to_owned(),
-        Value::Recorded(Recorded::Text(text)) => csv_field(text),
+        Datum::Recorded(RecordedValue::Text(text)) if text.is_empty() => "\"\"".to_owned(),
+        Datum::Recorded(RecordedValue::Text(text)) => csv_field(text),
         _ => number(value).unwrap_or_default(),
     }
 }
 
 /// A figure as digits; absent where it is not known.
-fn number(value: &Value) -> Option<String> {
+fn number(value: &Datum) -> Option<String> {
     match value {
-        Value::Count(number) | Value::Id(number) => Some(number.to_string()),
-        Value::Time(time) | Value::Traced(time) | Value::AtMost(time) | Value::Bound(time) => Some(time.to_string()),
-        Value::Share(part) | Value::Bar(part) | Value::Change(part) => Some(format!("{part:.6}")),
-        Value::Ratio(ratio) | Value::Rate(ratio) => Some(format!("{ratio:.6}")),
-        Value::Recorded(Recorded::Integer(number)) => Some(number.to_string()),
-        Value::Recorded(Recorded::Address(number)) => Some(number.to_string()),
-        Value::Recorded(Recorded::Float(bits)) => Some(format!("{:?}", f64::from_bits(*bits))),
-        Value::Name(_)
-        | Value::Nested(..)
-        | Value::Verdict { .. }
-        | Value::Absent
-        | Value::Recorded(Recorded::Text(_)) => None,
+        Datum::Count(number) | Datum::Id(number) => Some(number.to_string()),
+        Datum::Time(time) | Datum::Traced(time) | Datum::AtMost(time) | Datum::Bound(time) => Some(time.to_string()),
+        Datum::Share(part) | Datum::Bar(part) | Datum::Change(part) => Some(format!("{part:.6}")),
+        Datum::Ratio(ratio) | Datum::Rate(ratio) => Some(format!("{ratio:.6}")),
+        Datum::Recorded(RecordedValue::Integer(number)) => Some(number.to_string()),
+        Datum::Recorded(RecordedValue::Address(number)) => Some(number.to_string()),
+        Datum::Recorded(RecordedValue::Float(bits)) => Some(format!("{:?}", f64::from_bits(*bits))),
+        Datum::Name(_)
+        | Datum::Nested(..)
+        | Datum::Verdict { .. }
+        | Datum::Absent
+        | Datum::Recorded(RecordedValue::Text(_)) => None,
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "\"rows_left_out\":{},\"rows\":[", report.table.left_out)?;
     for (number, row) in report.table.rows.iter().enumerate() {
         let separator = if number == 0 { "" } else { "," };
-        let member = |(column, value): (&Column, &Value)| format!("{}:{}", text(&escape(column.key)), literal(value));
+        let member = |(column, value): (&Column, &Datum)| format!("{}:{}", text(&escape(column.key)), literal(value));
         let members: Vec<String> = data(&report.table, row).map(member).collect();
         write!(out, "{separator}\n{{{}}}", members.join(","))?;
     }
@@ -72,12 +72,12 @@ pub(super) fn json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n],\"notes\":[{}]}}", notes.join(","))
 }
 
-fn literal(value: &Value) -> String {
+fn literal(value: &Datum) -> String {
     match value {
-        Value::Name(name) | Value::Nested(_, name) | Value::Verdict { text: name, .. } => text(&escape(name)),
-        Value::Recorded(Recorded::Text(content)) => text(&escape(content)),
+        Datum::Name(name) | Datum::Nested(_, name) | Datum::Verdict { text: name, .. } => text(&escape(name)),
+        Datum::Recorded(RecordedValue::Text(content)) => text(&escape(content)),
         // Numbers that JSON does not have.
-        Value::Recorded(Recorded::Float(bits)) if !f64::from_bits(*bits).is_finite() => {
+        Datum::Recorded(RecordedValue::Float(bits)) if !f64::from_bits(*bits).is_finite() => {
             text(&f64::from_bits(*bits).to_string())
         }
         _ => number(value).unwrap_or_else(|| "null".to_owned()),
@@ -96,7 +96,7 @@ mod tests {
     use crate::people::Note;
 
     fn report() -> Report {
-        let name = Value::Name("std::map<int, \"\u{1b}[31m\">::at(int const&) const, and more of it".into());
+        let name = Datum::Name("std::map<int, \"\u{1b}[31m\">::at(int const&) const, and more of it".into());
         Report {
             table: Table {
                 columns: vec![
@@ -105,8 +105,8 @@ mod tests {
                     Column::name("name", "name"),
                 ],
                 rows: vec![
-                    vec![Value::Count(7), Value::Time(1_500), name],
-                    vec![Value::Count(1_234_567), Value::Absent, Value::Nested(2, "f".into())],
+                    vec![Datum::Count(7), Datum::Time(1_500), name],
+                    vec![Datum::Count(1_234_567), Datum::Absent, Datum::Nested(2, "f".into())],
                 ],
                 ..Table::default()
             },
@@ -136,7 +136,7 @@ calls,max_ns,name
     #[test]
     fn csv_has_no_formulas_and_keeps_numbers() {
         let columns = ["-1+2", "change"].map(|name| Column::new(name, name)).into();
-        let rows = vec![vec![Value::Name("@SUM(1,2)".into()), Value::Change(-0.5)]];
+        let rows = vec![vec![Datum::Name("@SUM(1,2)".into()), Datum::Change(-0.5)]];
         let table = Table { columns, rows, ..Table::default() };
         assert_eq!(rendered(|out| csv(&table, out)), "'-1+2,change\n\"'@SUM(1,2)\",-0.500000\n");
     }

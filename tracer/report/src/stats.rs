@@ -2,7 +2,7 @@
 
 use rtrace_model::{Call, Ending, Estimate, FoldedPath, Known, Latency, Missed};
 
-use super::table::{Column, SUM, Shown, Value};
+use super::table::{Column, Datum, SUM, Shown};
 use super::time::{OfRow, Time, Tracing};
 use super::{Min, Sort};
 
@@ -84,9 +84,9 @@ impl Stats {
         self.latency.percentile(percent).min(self.max)
     }
 
-    fn shown_percentile(&self, percent: f64) -> Value {
+    fn shown_percentile(&self, percent: f64) -> Datum {
         match self.percentile(percent) {
-            Some(bound) if self.latency.is_folded() => Value::AtMost(bound),
+            Some(bound) if self.latency.is_folded() => Datum::AtMost(bound),
             exact => exact.into(),
         }
     }
@@ -189,21 +189,21 @@ impl Stats {
     }
 
     /// The values of [`FIGURES`]; `total` is the time of all rows without tracing.
-    pub(super) fn values(&self, total: u64) -> Vec<Value> {
-        let share = |time: u64| Value::Share(time as f64 / total.max(1) as f64);
+    pub(super) fn values(&self, total: u64) -> Vec<Datum> {
+        let share = |time: u64| Datum::Share(time as f64 / total.max(1) as f64);
         let [of_inclusive, of_exclusive] =
-            self.corrected().map_or([Value::Absent, Value::Absent], |times| times.map(share));
+            self.corrected().map_or([Datum::Absent, Datum::Absent], |times| times.map(share));
         // What is not known is no 0.
         let [estimated, margin] = match self.missed.map(|missed| (missed.known(), missed.margin)) {
-            None => [Value::Count(0), Value::Count(0)],
-            Some((Known::Nothing, _)) => [Value::Absent, Value::Absent],
-            Some((Known::AtLeast(calls), _)) => [Value::Count(calls), Value::Absent],
-            Some((Known::About(calls), margin)) => [Value::Count(calls), Value::Count(margin)],
+            None => [Datum::Count(0), Datum::Count(0)],
+            Some((Known::Nothing, _)) => [Datum::Absent, Datum::Absent],
+            Some((Known::AtLeast(calls), _)) => [Datum::Count(calls), Datum::Absent],
+            Some((Known::About(calls), margin)) => [Datum::Count(calls), Datum::Count(margin)],
         };
-        let [returned, unwound, open, unseen] = self.endings.map(Value::Count);
+        let [returned, unwound, open, unseen] = self.endings.map(Datum::Count);
         vec![
-            Value::Count(self.calls),
-            Value::Count(self.timed),
+            Datum::Count(self.calls),
+            Datum::Count(self.timed),
             of_inclusive,
             self.inclusive().into(),
             self.exclusive().into(),
@@ -214,8 +214,8 @@ impl Stats {
             self.shown_percentile(99.0),
             self.shown_percentile(99.9),
             self.max.into(),
-            Value::Count(self.lost),
-            Value::Count(self.counted),
+            Datum::Count(self.lost),
+            Datum::Count(self.counted),
             estimated,
             margin,
             returned,

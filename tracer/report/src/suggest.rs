@@ -63,12 +63,12 @@ struct LeftOut {
     is_mangled: bool,
     name: String,
     library: String,
-    sums: Sums,
+    sums: FunctionCost,
 }
 
 /// Sums over the calls of a function.
 #[derive(Clone, Copy, Default)]
-struct Sums {
+struct FunctionCost {
     calls: u64,
     timed: u64,
     /// Calls that take no longer than tracing them does.
@@ -77,7 +77,7 @@ struct Sums {
     cost: u64,
 }
 
-impl Sums {
+impl FunctionCost {
     /// The part of the timed calls that are short.
     fn share(self) -> f64 {
         self.short as f64 / self.timed.max(1) as f64
@@ -96,14 +96,14 @@ pub fn suggest(directory: &Path) -> Result<Suggestion, Error> {
     }
     let sites = trace.summary().map(|summary| summary.return_sites).unwrap_or_default();
     let stepped = sites.single_stepped as f64 / sites.hits.max(1) as f64;
-    let costs = Costs { trace: &trace, stepped, costs: HashMap::new(), sums: HashMap::new() };
+    let costs = CostVisitor { trace: &trace, stepped, costs: HashMap::new(), sums: HashMap::new() };
     let (walk, _) = walk(&trace, Need::Paths, costs)?;
     let sums = walk.visitor.sums;
-    let total = |of: fn(&Sums) -> u64| sums.values().map(of).fold(0, u64::saturating_add);
+    let total = |of: fn(&FunctionCost) -> u64| sums.values().map(of).fold(0, u64::saturating_add);
     let (calls, cost) = (total(|sums| sums.calls), total(|sums| sums.cost));
     let recorded = duration(&trace).unwrap_or_default().saturating_mul(trace.traces().len() as u64);
     let least = (cost as f64 * LEAST_OF_COST).max(recorded as f64 * LEAST_OF_TIME);
-    let is_worth = |sums: &&Sums| {
+    let is_worth = |sums: &&FunctionCost| {
         let is_short = sums.timed > 0 && sums.share() >= LEAST_SHORT;
         sums.calls >= LEAST_CALLS && is_short && sums.cost as f64 >= least
     };
@@ -167,25 +167,25 @@ fn quoted(name: &str) -> String {
     quoted
 }
 
-struct Costs<'a> {
+struct CostVisitor<'a> {
     trace: &'a TraceSet,
     /// The part of the hits of return sites that the kernel single-stepped: of which functions, is not known.
     stepped: f64,
-    costs: HashMap<(RegionId, LocationId), Cost>,
-    sums: HashMap<RegionId, Sums>,
+    costs: HashMap<(RegionId, LocationId), TimedCost>,
+    sums: HashMap<RegionId, FunctionCost>,
 }
 
 /// What tracing a timed call and another one costs, in nanoseconds.
 #[derive(Clone, Copy, Default)]
-struct Cost {
+struct TimedCost {
     timed: u64,
     other: u64,
     /// The longest duration of a short call: what tracing takes, and what of that is in the duration.
     short: u64,
 }
 
-impl Costs<'_> {
-    fn of(&mut self, region: RegionId, location: LocationId) -> Cost {
+impl CostVisitor<'_> {
+    fn of(&mut self, region: RegionId, location: LocationId) -> TimedCost {
         let (trace, stepped) = (self.trace, self.stepped);
         *self.costs.entry((region, location)).or_insert_with(|| {
             let costs = trace.header_of(location).map_or(&[][..], |header| header.calibration.as_slice());
@@ -195,11 +195,11 @@ impl Costs<'_> {
             let is_at_site = timed.is_some_and(|cost| cost.exit == ExitPolicy::ReturnSite);
             let step = CallCost::of_step(costs).filter(|_| is_at_site).unwrap_or(0) as f64 * stepped;
             let timed = timed.map_or(0, |cost| cost.whole.saturating_add(step as u64));
-            Cost { timed, other: other.map_or(0, |cost| cost.whole), short }
+            TimedCost { timed, other: other.map_or(0, |cost| cost.whole), short }
         })
     }
 
-    fn add(&mut self, region: RegionId, cost: Cost, calls: u64, timed: u64, short: u64) {
+    fn add(&mut self, region: RegionId, cost: TimedCost, calls: u64, timed: u64, short: u64) {
         let sums = self.sums.entry(region).or_default();
         sums.calls = sums.calls.saturating_add(calls);
         sums.timed = sums.timed.saturating_add(timed);
@@ -210,7 +210,7 @@ impl Costs<'_> {
     }
 }
 
-impl Visitor for Costs<'_> {
+impl Visitor for CostVisitor<'_> {
     type Mark = ();
 
     fn visit(&mut self, call: &Call, _: Caller<'_, ()>) {
@@ -256,7 +256,7 @@ impl Suggestion {
                 format_ns(self.cost)
             );
         }
-        let sum = |of: fn(&Sums) -> u64| self.left_out.iter().map(|left_out| of(&left_out.sums)).sum::<u64>();
+        let sum = |of: fn(&FunctionCost) -> u64| self.left_out.iter().map(|left_out| of(&left_out.sums)).sum::<u64>();
         let (calls, cost) = (sum(|sums| sums.calls), sum(|sums| sums.cost));
         format!(
             "leaving out {} saves {} of {}, about {} of {} that tracing took{}{ambiguous}",

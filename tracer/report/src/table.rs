@@ -15,7 +15,7 @@ pub(super) struct Column {
     /// People see columns in the order of their seats, and those of one seat in that of CSV.
     pub(super) seat: u8,
     pub(super) shown: Shown,
-    pub(super) kind: Kind,
+    pub(super) kind: ColumnKind,
     /// Where there is no room for all columns, those of the highest rank go first.
     pub(super) rank: u8,
     /// Columns of the same word have one unit.
@@ -37,7 +37,7 @@ pub(super) const SUM: &str = "sum";
 
 /// What a column is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ColumnKind {
     /// A figure, among which people choose.
     Figure,
     /// Something that belongs to what a row is.
@@ -54,7 +54,7 @@ impl Column {
             heading: title,
             seat: SEAT,
             shown: Shown::Always,
-            kind: Kind::Figure,
+            kind: ColumnKind::Figure,
             rank: 0,
             unit: None,
             is_paired: false,
@@ -65,12 +65,12 @@ impl Column {
 
     /// A column that says more of what a row is.
     pub(super) const fn label(key: &'static str, title: &'static str) -> Column {
-        Column { kind: Kind::Label, seat: LAST_SEAT, ..Column::new(key, title) }
+        Column { kind: ColumnKind::Label, seat: LAST_SEAT, ..Column::new(key, title) }
     }
 
     /// A column that says what a row is.
     pub(super) const fn name(key: &'static str, title: &'static str) -> Column {
-        Column { kind: Kind::Name, seat: LAST_SEAT, ..Column::new(key, title) }
+        Column { kind: ColumnKind::Name, seat: LAST_SEAT, ..Column::new(key, title) }
     }
 
     pub(super) const fn only_for_people(self) -> Column {
@@ -121,7 +121,7 @@ pub(super) enum Shown {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum Datum {
     /// A name, which may come from a traced program.
     Name(String),
     /// A name in a tree, so many levels below its root.
@@ -148,7 +148,7 @@ pub(super) enum Value {
     /// The number of a process, thread or rank.
     Id(u64),
     /// A value of a call.
-    Recorded(Recorded),
+    Recorded(RecordedValue),
     /// What rtrace thinks of the row.
     Verdict {
         text: String,
@@ -159,7 +159,7 @@ pub(super) enum Value {
 
 /// A value of a call, or a bound of such values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Recorded {
+pub(super) enum RecordedValue {
     Integer(i128),
     Address(i64),
     /// The bits of a number.
@@ -168,21 +168,21 @@ pub(super) enum Recorded {
     Text(String),
 }
 
-impl Value {
+impl Datum {
     pub(super) fn is_zero(&self) -> bool {
-        matches!(self, Value::Count(0) | Value::Time(0) | Value::AtMost(0) | Value::Absent)
-            || matches!(self, Value::Ratio(0.0) | Value::Rate(0.0))
-            || matches!(self, Value::Verdict { text, .. } if text.is_empty())
+        matches!(self, Datum::Count(0) | Datum::Time(0) | Datum::AtMost(0) | Datum::Absent)
+            || matches!(self, Datum::Ratio(0.0) | Datum::Rate(0.0))
+            || matches!(self, Datum::Verdict { text, .. } if text.is_empty())
     }
 
     /// What puts rows in order; less than all others where it is not known.
     fn figure(&self) -> f64 {
         match self {
-            Value::Count(number) | Value::Id(number) => *number as f64,
-            Value::Time(time) | Value::Traced(time) | Value::Bound(time) | Value::AtMost(time) => *time as f64,
-            Value::Share(figure) | Value::Bar(figure) | Value::Change(figure) => *figure,
-            Value::Ratio(figure) | Value::Rate(figure) => *figure,
-            Value::Name(_) | Value::Nested(..) | Value::Recorded(_) | Value::Verdict { .. } | Value::Absent => {
+            Datum::Count(number) | Datum::Id(number) => *number as f64,
+            Datum::Time(time) | Datum::Traced(time) | Datum::Bound(time) | Datum::AtMost(time) => *time as f64,
+            Datum::Share(figure) | Datum::Bar(figure) | Datum::Change(figure) => *figure,
+            Datum::Ratio(figure) | Datum::Rate(figure) => *figure,
+            Datum::Name(_) | Datum::Nested(..) | Datum::Recorded(_) | Datum::Verdict { .. } | Datum::Absent => {
                 f64::NEG_INFINITY
             }
         }
@@ -191,30 +191,30 @@ impl Value {
     /// What puts labels in order: the name, then the number.
     pub(super) fn sortable(&self) -> (String, u64) {
         match self {
-            Value::Name(name) | Value::Nested(_, name) => (name.clone(), 0),
-            Value::Count(number) | Value::Id(number) => (String::new(), *number),
+            Datum::Name(name) | Datum::Nested(_, name) => (name.clone(), 0),
+            Datum::Count(number) | Datum::Id(number) => (String::new(), *number),
             // In the order of numbers: the sign decides first.
-            Value::Recorded(Recorded::Integer(number)) => (String::new(), (*number as u64) ^ 1 << 63),
-            Value::Recorded(Recorded::Address(number)) => (String::new(), number.cast_unsigned()),
-            Value::Recorded(Recorded::Float(bits)) if bits >> 63 == 1 => (String::new(), !bits),
-            Value::Recorded(Recorded::Float(bits)) => (String::new(), bits | 1 << 63),
-            Value::Recorded(Recorded::Text(text)) => (text.clone(), 0),
+            Datum::Recorded(RecordedValue::Integer(number)) => (String::new(), (*number as u64) ^ 1 << 63),
+            Datum::Recorded(RecordedValue::Address(number)) => (String::new(), number.cast_unsigned()),
+            Datum::Recorded(RecordedValue::Float(bits)) if bits >> 63 == 1 => (String::new(), !bits),
+            Datum::Recorded(RecordedValue::Float(bits)) => (String::new(), bits | 1 << 63),
+            Datum::Recorded(RecordedValue::Text(text)) => (text.clone(), 0),
             _ => (String::new(), 0),
         }
     }
 }
 
-impl From<Option<u64>> for Value {
+impl From<Option<u64>> for Datum {
     /// A time that may be absent.
-    fn from(time: Option<u64>) -> Value {
-        time.map_or(Value::Absent, Value::Time)
+    fn from(time: Option<u64>) -> Datum {
+        time.map_or(Datum::Absent, Datum::Time)
     }
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<Vec<Value>>,
+    pub(super) rows: Vec<Vec<Datum>>,
     /// What each row is to those who count: as many as rows, until some are left out.
     pub(super) marks: Vec<u32>,
     /// Whether rows of one name stand together, below that name.
@@ -225,8 +225,8 @@ pub(super) struct Table {
 
 impl Table {
     /// Adds figures behind the others; `values` are those of a row by its mark.
-    pub(super) fn insert(&mut self, columns: &[Column], values: impl Fn(u32) -> Vec<Value>) {
-        let last = self.columns.iter().rposition(|column| column.kind == Kind::Figure);
+    pub(super) fn insert(&mut self, columns: &[Column], values: impl Fn(u32) -> Vec<Datum>) {
+        let last = self.columns.iter().rposition(|column| column.kind == ColumnKind::Figure);
         let place = last.map_or(self.columns.len(), |place| place + 1);
         for (row, &mark) in self.rows.iter_mut().zip(&self.marks) {
             row.splice(place..place, values(mark));
@@ -251,13 +251,13 @@ impl Table {
     pub(super) fn choose<'a>(&mut self, titles: &'a [String]) -> Result<(), &'a str> {
         let mut kept: Vec<usize> = Vec::new();
         for title in titles {
-            let is_meant = |column: &Column| column.kind == Kind::Figure && column.title == title;
+            let is_meant = |column: &Column| column.kind == ColumnKind::Figure && column.title == title;
             kept.push(self.columns.iter().position(is_meant).ok_or(title.as_str())?);
         }
-        kept.extend((0..self.columns.len()).filter(|&place| self.columns[place].kind != Kind::Figure));
+        kept.extend((0..self.columns.len()).filter(|&place| self.columns[place].kind != ColumnKind::Figure));
         let chosen = |place: &usize| {
             let column = self.columns[*place];
-            if column.kind == Kind::Figure { column.shown(Shown::Always).seat(SEAT) } else { column }
+            if column.kind == ColumnKind::Figure { column.shown(Shown::Always).seat(SEAT) } else { column }
         };
         let columns = kept.iter().map(chosen).collect();
         for row in &mut self.rows {
@@ -269,7 +269,7 @@ impl Table {
 
     /// The headings by which figures are chosen.
     pub(super) fn titles(&self) -> String {
-        let figures = self.columns.iter().filter(|column| column.kind == Kind::Figure);
+        let figures = self.columns.iter().filter(|column| column.kind == ColumnKind::Figure);
         figures.map(|column| column.title).collect::<Vec<_>>().join(", ")
     }
 
@@ -278,9 +278,9 @@ impl Table {
     /// # Errors
     /// There is none; with the titles that there are.
     pub(super) fn sort_by(&mut self, title: &str) -> Result<(), String> {
-        let is_meant = |column: &Column| column.kind == Kind::Figure && column.title == title;
+        let is_meant = |column: &Column| column.kind == ColumnKind::Figure && column.title == title;
         let place = self.columns.iter().position(is_meant).ok_or_else(|| self.titles())?;
-        let mut rows: Vec<(Vec<Value>, Option<u32>)> = std::mem::take(&mut self.rows)
+        let mut rows: Vec<(Vec<Datum>, Option<u32>)> = std::mem::take(&mut self.rows)
             .into_iter()
             .zip(self.marks.iter().copied().map(Some).chain(std::iter::repeat(None)))
             .collect();
@@ -315,9 +315,9 @@ impl Table {
         let Some(place) = self.columns.iter().position(|column| column.key == key) else { return };
         let before = self.rows.len();
         self.rows.retain(|row| match (&row[place], min) {
-            (Value::Time(time) | Value::Traced(time), Min::Time(min)) => *time >= min,
-            (Value::Share(share), Min::Share(min)) => *share >= min,
-            (Value::Absent, _) => false,
+            (Datum::Time(time) | Datum::Traced(time), Min::Time(min)) => *time >= min,
+            (Datum::Share(share), Min::Share(min)) => *share >= min,
+            (Datum::Absent, _) => false,
             _ => true,
         });
         self.left_out += before - self.rows.len();

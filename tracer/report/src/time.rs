@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use rtrace_model::{MOSTLY_TRACING, counted, is_mostly_tracing};
 
 use super::Sort;
-use super::key::Key;
+use super::key::RowId;
 use super::people::Note;
-use super::table::{Column, SUM, Shown, Table, Value};
+use super::table::{Column, Datum, SUM, Shown, Table};
 
 /// The part of what is taken off that is uncertain, for the machine's speed: one of so many.
 const MARGIN: u64 = 5;
@@ -32,9 +32,9 @@ pub(super) struct Tracing {
 pub(super) type OfRow = [Tracing; 2];
 
 /// Rows of sums of times.
-pub(super) trait Rows {
+pub(super) trait TimeRows {
     /// Takes what tracing took of the rows of which that is known, by their marks.
-    fn take_off(&mut self, tracing: HashMap<Key, OfRow>);
+    fn take_off(&mut self, tracing: HashMap<RowId, OfRow>);
 }
 
 impl Tracing {
@@ -89,25 +89,25 @@ impl Time {
     }
 
     /// Corrected, and the error; the part that tracing took.
-    fn values(self) -> [Value; 3] {
-        let share = self.share().map_or(Value::Absent, Value::Share);
+    fn values(self) -> [Datum; 3] {
+        let share = self.share().map_or(Datum::Absent, Datum::Share);
         if self.is_withheld() {
-            return [Value::Absent, Value::Absent, share];
+            return [Datum::Absent, Datum::Absent, share];
         }
         let error = self.tracing.error.saturating_add(self.tracing.took / MARGIN);
-        [Value::Time(self.corrected()), Value::Time(error), share]
+        [Datum::Time(self.corrected()), Datum::Time(error), share]
     }
 }
 
 /// Puts corrected times into a table of rows, beside those that were recorded, and marks these where tracing took much
 /// of them. `times` are inclusive and exclusive time of a row, where it is known what tracing took of them.
-pub(super) fn add_to(table: &mut Table, times: impl Fn(Key) -> Option<[Time; 2]>) {
+pub(super) fn add_to(table: &mut Table, times: impl Fn(RowId) -> Option<[Time; 2]>) {
     let places = SUMS.map(|(key, _)| table.columns.iter().position(|column| column.key == key));
     for (row, &mark) in table.rows.iter_mut().zip(&table.marks) {
         for (place, time) in places.into_iter().zip(times(mark).into_iter().flatten()) {
             let Some(value) = place.and_then(|place| row.get_mut(place)) else { continue };
-            if let (Value::Time(recorded), true) = (&value, time.is_marked()) {
-                *value = Value::Traced(*recorded);
+            if let (Datum::Time(recorded), true) = (&value, time.is_marked()) {
+                *value = Datum::Traced(*recorded);
             }
         }
     }
@@ -119,14 +119,14 @@ pub(super) fn add_to(table: &mut Table, times: impl Fn(Key) -> Option<[Time; 2]>
     let columns: Vec<Column> = columns.collect();
     table.insert(&columns, |mark| match times(mark) {
         Some(times) => times.map(Time::values).concat(),
-        None => vec![Value::Absent; columns.len()],
+        None => vec![Datum::Absent; columns.len()],
     });
 }
 
 /// Shows people the corrected time beside the one by which rows are sorted, if a row is marked, and says what the marks
 /// mean.
 pub(super) fn explain(table: &mut Table, sort: Sort) -> Option<Note> {
-    let is_marked = |value: &Value| matches!(value, Value::Traced(_));
+    let is_marked = |value: &Datum| matches!(value, Datum::Traced(_));
     let marked = table.rows.iter().filter(|row| row.iter().any(is_marked)).count();
     if marked == 0 {
         return None;

@@ -11,8 +11,8 @@ use std::collections::{BinaryHeap, HashMap};
 use rtrace_exporters::{Led, TraceSet, Untraced, UntracedId};
 use rtrace_model::{Call, CallSiteId, ContextId, FoldedPath, Library, RegionId, Totals};
 
-use super::table::{Column, SUM, Shown, Table, Value};
-use super::time::{self, OfRow, Rows, Time};
+use super::table::{Column, Datum, SUM, Shown, Table};
+use super::time::{self, OfRow, Time, TimeRows};
 use super::walk::{Caller, Visitor};
 use super::{Error, Sort};
 
@@ -20,22 +20,22 @@ use super::{Error, Sort};
 const MOST_PATHS: usize = 1 << 20;
 
 /// The place of a node in [`Tree::nodes`].
-type NodeId = u32;
+type TreeNodeId = u32;
 
-const ROOT: NodeId = 0;
+const ROOT: TreeNodeId = 0;
 
 pub(super) struct Tree<'a> {
     trace: &'a TraceSet,
     untraced: Untraced,
-    nodes: Vec<Node>,
-    ids: HashMap<(NodeId, Label), NodeId>,
+    nodes: Vec<TreeNode>,
+    ids: HashMap<(TreeNodeId, TreeLabel), TreeNodeId>,
     most_paths: usize,
     /// Whether it is known what tracing took.
     is_corrected: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Label {
+enum TreeLabel {
     Root,
     /// Calls whose caller is not on record.
     LostCaller,
@@ -46,16 +46,16 @@ enum Label {
     Untraced(UntracedId),
 }
 
-struct Node {
-    label: Label,
-    children: Vec<NodeId>,
+struct TreeNode {
+    label: TreeLabel,
+    children: Vec<TreeNodeId>,
     totals: Totals,
     /// What tracing took of the times, where it is known.
     tracing: Option<OfRow>,
 }
 
-impl Rows for Tree<'_> {
-    fn take_off(&mut self, tracing: HashMap<NodeId, OfRow>) {
+impl TimeRows for Tree<'_> {
+    fn take_off(&mut self, tracing: HashMap<TreeNodeId, OfRow>) {
         self.is_corrected = true;
         for (id, of_row) in tracing {
             self.nodes[id as usize].tracing = Some(of_row);
@@ -64,19 +64,19 @@ impl Rows for Tree<'_> {
 }
 
 impl Visitor for Tree<'_> {
-    type Mark = NodeId;
+    type Mark = TreeNodeId;
 
-    fn visit(&mut self, call: &Call, caller: Caller<'_, NodeId>) -> NodeId {
+    fn visit(&mut self, call: &Call, caller: Caller<'_, TreeNodeId>) -> TreeNodeId {
         let Call { region, call_site: site, context, .. } = *call;
         self.add(region, (site, context), caller, Totals::of(call))
     }
 
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, NodeId>) -> NodeId {
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, TreeNodeId>) -> TreeNodeId {
         let Call { region, call_site: site, context, .. } = *call;
         self.add(region, (site, context), caller, Totals::default())
     }
 
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, NodeId>) -> NodeId {
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, TreeNodeId>) -> TreeNodeId {
         self.add(path.region, (path.call_site(), path.context()), caller, Totals::of_path(path))
     }
 }
@@ -91,7 +91,7 @@ impl<'a> Tree<'a> {
         Tree {
             trace,
             untraced,
-            nodes: vec![Node::new(Label::Root)],
+            nodes: vec![TreeNode::new(TreeLabel::Root)],
             ids: HashMap::new(),
             most_paths,
             is_corrected: false,
@@ -102,29 +102,29 @@ impl<'a> Tree<'a> {
         &mut self,
         region: RegionId,
         (site, context): (Option<CallSiteId>, Option<ContextId>),
-        caller: Caller<'_, NodeId>,
+        caller: Caller<'_, TreeNodeId>,
         sums: Totals,
-    ) -> NodeId {
+    ) -> TreeNodeId {
         let outermost = caller.timed().next().is_none();
         let is_root = matches!(caller, Caller::None);
         let mut parent = match caller {
             Caller::None => ROOT,
             Caller::Known(enclosing) => enclosing.last().map_or(ROOT, |caller| caller.mark),
-            Caller::Lost(_) => self.child(ROOT, Label::LostCaller),
+            Caller::Lost(_) => self.child(ROOT, TreeLabel::LostCaller),
         };
-        if self.nodes[parent as usize].label == Label::LostCaller {
+        if self.nodes[parent as usize].label == TreeLabel::LostCaller {
             self.add_inclusive(parent, sums.inclusive);
         }
         if let Some(chain) = self.untraced.of(self.trace, Led { site, context, is_root }) {
             for place in 0..self.untraced.chain(chain).len() {
-                let id = self.path(parent, Label::Untraced(self.untraced.chain(chain)[place]));
+                let id = self.path(parent, TreeLabel::Untraced(self.untraced.chain(chain)[place]));
                 if id != parent {
                     self.add_inclusive(id, sums.inclusive);
                 }
                 parent = id;
             }
         }
-        let id = self.path(parent, Label::Region(region));
+        let id = self.path(parent, TreeLabel::Region(region));
         if id != parent {
             self.add_inclusive(id, sums.inclusive);
         }
@@ -137,33 +137,33 @@ impl<'a> Tree<'a> {
     }
 
     /// The node of what `parent` calls.
-    fn path(&mut self, parent: NodeId, label: Label) -> NodeId {
+    fn path(&mut self, parent: TreeNodeId, label: TreeLabel) -> TreeNodeId {
         if let Some(&id) = self.ids.get(&(parent, label)) {
             return id;
         }
         match self.nodes[parent as usize].label {
-            Label::MorePaths => parent,
-            _ if self.nodes.len() > self.most_paths => self.child(parent, Label::MorePaths),
+            TreeLabel::MorePaths => parent,
+            _ if self.nodes.len() > self.most_paths => self.child(parent, TreeLabel::MorePaths),
             _ => self.child(parent, label),
         }
     }
 
-    fn child(&mut self, parent: NodeId, label: Label) -> NodeId {
+    fn child(&mut self, parent: TreeNodeId, label: TreeLabel) -> TreeNodeId {
         *self.ids.entry((parent, label)).or_insert_with(|| {
-            let id = NodeId::try_from(self.nodes.len()).expect("most_paths and as many remainders fit");
-            self.nodes.push(Node::new(label));
+            let id = TreeNodeId::try_from(self.nodes.len()).expect("most_paths and as many remainders fit");
+            self.nodes.push(TreeNode::new(label));
             self.nodes[parent as usize].children.push(id);
             id
         })
     }
 
-    fn add_inclusive(&mut self, id: NodeId, duration: u64) {
+    fn add_inclusive(&mut self, id: TreeNodeId, duration: u64) {
         let inclusive = &mut self.nodes[id as usize].totals.inclusive;
         *inclusive = inclusive.saturating_add(duration);
     }
 
     /// The tree as rows, callers above their callees; with a limit those that take most time.
-    pub(super) fn table(&self, trace: &TraceSet, order: Order, limit: Option<usize>) -> Table {
+    pub(super) fn table(&self, trace: &TraceSet, order: SiblingOrder, limit: Option<usize>) -> Table {
         let weights = self.weights();
         let names: Vec<String> = self.nodes.iter().map(|node| self.name(trace, node.label)).collect();
         let ranks = self.ranks(&names);
@@ -231,7 +231,7 @@ impl<'a> Tree<'a> {
         for (id, node) in self.nodes.iter().enumerate().rev() {
             let below = |of: &[u64]| node.children.iter().map(|&child| of[child as usize]).fold(0, u64::saturating_add);
             tracing[id] = tracing[id].saturating_add(below(&tracing));
-            let least = if node.label == Label::Root { 0 } else { below(&weights) };
+            let least = if node.label == TreeLabel::Root { 0 } else { below(&weights) };
             weights[id] = node.totals.inclusive.saturating_sub(tracing[id]).max(least);
         }
         weights
@@ -269,49 +269,49 @@ impl<'a> Tree<'a> {
     fn row(
         &self,
         trace: &TraceSet,
-        id: NodeId,
+        id: TreeNodeId,
         numbers: (u64, Option<u64>),
         (depth, share): (usize, f64),
-    ) -> Vec<Value> {
+    ) -> Vec<Datum> {
         let node = &self.nodes[id as usize];
         let region = match node.label {
-            Label::Region(region) => Some(region),
-            Label::Root | Label::LostCaller | Label::MorePaths | Label::Untraced(_) => None,
+            TreeLabel::Region(region) => Some(region),
+            TreeLabel::Root | TreeLabel::LostCaller | TreeLabel::MorePaths | TreeLabel::Untraced(_) => None,
         };
         let library = region.and_then(|id| trace.library(trace.region(id)?.library)).map(Library::name);
-        let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Id(number.into()));
-        let is_untraced = matches!(node.label, Label::Untraced(_));
-        let counted = |count: u64| if is_untraced { Value::Absent } else { Value::Count(count) };
+        let number = |number: Option<u32>| number.map_or(Datum::Absent, |number| Datum::Id(number.into()));
+        let is_untraced = matches!(node.label, TreeLabel::Untraced(_));
+        let counted = |count: u64| if is_untraced { Datum::Absent } else { Datum::Count(count) };
         // A caller may have ended later than the part that is asked for.
         let is_unknown = node.totals.timed() == 0 && (node.totals.calls > 0 || region.is_some());
-        let known = |value: Value| if is_unknown { Value::Absent } else { value };
+        let known = |value: Datum| if is_unknown { Datum::Absent } else { value };
         vec![
-            Value::Id(numbers.0),
-            numbers.1.map_or(Value::Absent, Value::Id),
-            Value::Id(depth as u64),
+            Datum::Id(numbers.0),
+            numbers.1.map_or(Datum::Absent, Datum::Id),
+            Datum::Id(depth as u64),
             number(region.map(|region| region.0)),
             counted(node.totals.calls),
             counted(node.totals.timed()),
-            known(Value::Share(share)),
-            known(Value::Time(node.totals.inclusive)),
-            known(if is_untraced { Value::Absent } else { Value::Time(node.totals.exclusive) }),
-            library.map_or(Value::Absent, |library| Value::Name(library.to_owned())),
-            Value::Nested(depth, self.name(trace, node.label)),
+            known(Datum::Share(share)),
+            known(Datum::Time(node.totals.inclusive)),
+            known(if is_untraced { Datum::Absent } else { Datum::Time(node.totals.exclusive) }),
+            library.map_or(Datum::Absent, |library| Datum::Name(library.to_owned())),
+            Datum::Nested(depth, self.name(trace, node.label)),
         ]
     }
 
-    fn name(&self, trace: &TraceSet, label: Label) -> String {
+    fn name(&self, trace: &TraceSet, label: TreeLabel) -> String {
         match label {
-            Label::Root => String::new(),
-            Label::LostCaller => "[lost caller]".to_owned(),
-            Label::MorePaths => "[more paths]".to_owned(),
-            Label::Region(id) => trace.function(id).map_or_else(|| "[unknown]".to_owned(), Cow::into_owned),
-            Label::Untraced(id) => self.untraced.name(id).to_owned(),
+            TreeLabel::Root => String::new(),
+            TreeLabel::LostCaller => "[lost caller]".to_owned(),
+            TreeLabel::MorePaths => "[more paths]".to_owned(),
+            TreeLabel::Region(id) => trace.function(id).map_or_else(|| "[unknown]".to_owned(), Cow::into_owned),
+            TreeLabel::Untraced(id) => self.untraced.name(id).to_owned(),
         }
     }
 }
 
-impl Node {
+impl TreeNode {
     /// Inclusive and exclusive time, and what tracing took of them, where it is known.
     fn times(&self) -> Option<[Time; 2]> {
         let [of_inclusive, of_exclusive] = self.tracing.filter(|_| self.totals.timed() > 0)?;
@@ -323,8 +323,8 @@ impl Node {
         self.times().map_or(self.totals.exclusive, |[_, exclusive]| exclusive.corrected())
     }
 
-    fn new(label: Label) -> Node {
-        Node { label, children: Vec::new(), totals: Totals::default(), tracing: None }
+    fn new(label: TreeLabel) -> TreeNode {
+        TreeNode { label, children: Vec::new(), totals: Totals::default(), tracing: None }
     }
 }
 
@@ -347,12 +347,12 @@ const COLUMNS: [Column; 11] = [
 
 /// The order of siblings.
 #[derive(Clone, Copy)]
-pub(super) struct Order(Sort);
+pub(super) struct SiblingOrder(Sort);
 
-impl Order {
-    pub(super) fn new(sort: Sort) -> Result<Order, Error> {
+impl SiblingOrder {
+    pub(super) fn new(sort: Sort) -> Result<SiblingOrder, Error> {
         match sort {
-            Sort::Calls | Sort::Inclusive | Sort::Exclusive | Sort::Name => Ok(Order(sort)),
+            Sort::Calls | Sort::Inclusive | Sort::Exclusive | Sort::Name => Ok(SiblingOrder(sort)),
             Sort::Mean | Sort::P50 | Sort::P90 | Sort::P99 | Sort::P999 | Sort::Max | Sort::Lost => {
                 Err(Error::Sort(sort))
             }
@@ -360,7 +360,7 @@ impl Order {
     }
 
     /// What a node is sorted by, whose weight is the time of it or of its callees.
-    fn figure(self, node: &Node, weight: u64) -> u64 {
+    fn figure(self, node: &TreeNode, weight: u64) -> u64 {
         match self.0 {
             Sort::Calls => node.totals.calls,
             Sort::Inclusive => weight,
@@ -389,7 +389,7 @@ mod tests {
     }
 
     fn table(tree: &Tree, sort: Sort, limit: Option<usize>) -> String {
-        text(tree.table(&definitions(), Order::new(sort).unwrap(), limit))
+        text(tree.table(&definitions(), SiblingOrder::new(sort).unwrap(), limit))
     }
 
     #[test]

@@ -19,21 +19,21 @@ const WORTH_A_WORD: f64 = 0.01;
 
 /// Calls by function.
 #[derive(Default)]
-pub(super) struct Tally(HashMap<RegionId, Calls>);
+pub(super) struct UntimedTally(HashMap<RegionId, UntimedCalls>);
 
 #[derive(Clone, Copy, Default)]
-struct Calls {
+struct UntimedCalls {
     all: u64,
     untimed: u64,
 }
 
-impl Calls {
+impl UntimedCalls {
     fn share(self) -> f64 {
         self.untimed as f64 / self.all.max(1) as f64
     }
 }
 
-impl Tally {
+impl UntimedTally {
     pub(super) fn add(&mut self, call: &Call) {
         self.add_calls(call.region, 1, u64::from(!call.is_timed()));
     }
@@ -51,7 +51,7 @@ impl Tally {
     /// A line that names the functions with most calls that were not timed, and says why these were not;
     /// nothing where no function is worth a word. The reasons are not known where only a part of the calls is meant.
     pub(super) fn note(&self, trace: &TraceSet, is_part: bool) -> Result<Option<Note>, Error> {
-        let mut worst: Vec<(RegionId, Calls)> = self.0.iter().map(|(&region, &calls)| (region, calls)).collect();
+        let mut worst: Vec<(RegionId, UntimedCalls)> = self.0.iter().map(|(&region, &calls)| (region, calls)).collect();
         worst.retain(|(_, calls)| calls.share() > WORTH_A_WORD);
         if worst.is_empty() {
             return Ok(None);
@@ -169,7 +169,7 @@ mod tests {
         writer.define(&Definition::Metric(flops)).unwrap();
         writer.finish(&Summary::default()).unwrap();
         let trace = TraceSet::open(folder.path()).unwrap();
-        let mut tally = Tally::default();
+        let mut tally = UntimedTally::default();
         script("thread 1\n a 10 ?").iter().for_each(|call| tally.add(call));
         let note = tally.note(&trace, false).unwrap().unwrap().text;
         assert!(
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn folded_calls_count_like_others() {
-        let mut tally = Tally::default();
+        let mut tally = UntimedTally::default();
         let path = PathProfile {
             path: PathId(1),
             region: RegionId(0),

@@ -14,10 +14,10 @@ use rtrace_model::{Batch, Call, FoldedPath, Location, LocationId, Region, Region
 
 use super::By;
 use super::grouping::Grouping;
-use super::key::Key;
+use super::key::RowId;
 use super::people::Note;
 use super::people::paint::Tone;
-use super::table::{Column, SUM, Shown, Table, Value};
+use super::table::{Column, Datum, SUM, Shown, Table};
 use super::walk::{Caller, Visitor};
 
 /// The counter of time on a CPU.
@@ -28,7 +28,7 @@ const ON_CPU: &str = "task-clock";
 const OTHERWISE: u64 = 10;
 
 /// Sums up work and waiting by function and thread.
-pub(super) struct Waiting {
+pub(super) struct WaitingSums {
     waits: HashMap<RegionId, Wait>,
     /// Functions of programming models, which share work out and do none.
     models: HashSet<RegionId>,
@@ -38,7 +38,7 @@ pub(super) struct Waiting {
     on_cpu: Option<usize>,
     /// Time on a CPU, without callees, of calls that are not visited yet.
     counted: HashMap<(LocationId, u64), u64>,
-    sums: HashMap<(RegionId, LocationId), Time>,
+    sums: HashMap<(RegionId, LocationId), ExclusiveTime>,
 }
 
 /// Functions of which somebody knows better than their names what they wait for, or that they do not wait.
@@ -46,7 +46,7 @@ pub type Waits = HashMap<RegionId, Option<Wait>>;
 
 /// Exclusive time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Time {
+struct ExclusiveTime {
     working: u64,
     waiting: u64,
     /// The part of `waiting` that is for the end of others.
@@ -55,8 +55,8 @@ struct Time {
     computing: u64,
 }
 
-impl Time {
-    fn add(&mut self, other: Time) {
+impl ExclusiveTime {
+    fn add(&mut self, other: ExclusiveTime) {
         self.working = self.working.saturating_add(other.working);
         self.waiting = self.waiting.saturating_add(other.waiting);
         self.joining = self.joining.saturating_add(other.joining);
@@ -68,7 +68,7 @@ impl Time {
     }
 }
 
-impl Visitor for Waiting {
+impl Visitor for WaitingSums {
     /// What the call, or one around it, waits for.
     type Mark = Option<Wait>;
 
@@ -106,16 +106,16 @@ impl Visitor for Waiting {
     }
 }
 
-impl Waiting {
+impl WaitingSums {
     /// What the names of functions say, unless `waits` says otherwise.
-    pub(super) fn new(trace: &TraceSet, waits: &Waits) -> Waiting {
+    pub(super) fn new(trace: &TraceSet, waits: &Waits) -> WaitingSums {
         let wait = |region: &Region| waits.get(&region.id).copied().unwrap_or_else(|| region.waits_for());
         let is_of_model = |region: &&Region| {
             let symbols = region.symbols.iter().map(|symbol| symbol.symbol.as_str());
             symbols.chain([region.name.as_str()]).any(|name| known("model", name).is_some())
         };
         let of_calls = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call);
-        Waiting {
+        WaitingSums {
             waits: trace.regions().iter().filter_map(|region| Some((region.id, wait(region)?))).collect(),
             models: trace.regions().iter().filter(is_of_model).map(|region| region.id).collect(),
             lives: trace.locations().iter().map(|location| (location.id, life(trace, location))).collect(),
@@ -143,12 +143,12 @@ impl Waiting {
         let joining = if wait == Some(Wait::Join) { exclusive } else { 0 };
         let working = exclusive - waiting;
         let computing = if self.models.contains(&region) { 0 } else { working };
-        self.sums.entry((region, location)).or_default().add(Time { working, waiting, joining, computing });
+        self.sums.entry((region, location)).or_default().add(ExclusiveTime { working, waiting, joining, computing });
     }
 
     /// The times of each row of these, of which the place in code or the thread decides.
-    fn rows(&self, grouping: &Grouping<'_>) -> HashMap<Key, Time> {
-        let mut rows: HashMap<Key, Time> = HashMap::new();
+    fn rows(&self, grouping: &Grouping<'_>) -> HashMap<RowId, ExclusiveTime> {
+        let mut rows: HashMap<RowId, ExclusiveTime> = HashMap::new();
         for (&(region, location), &time) in &self.sums {
             if let Some(key) = grouping.key_of(region, location) {
                 rows.entry(key).or_default().add(time);
@@ -160,7 +160,7 @@ impl Waiting {
     /// Adds what is work and what is waiting to a table of such rows, and what functions wait for.
     pub(super) fn add_to(&self, table: &mut Table, grouping: &Grouping<'_>) {
         let rows = self.rows(grouping);
-        let waits = |mark: Key| match grouping {
+        let waits = |mark: RowId| match grouping {
             Grouping::Function(_) => self.waits.get(&RegionId(mark)).copied(),
             _ => None,
         };
@@ -170,9 +170,9 @@ impl Waiting {
         table.insert(&COLUMNS, |mark| {
             let times = rows
                 .get(&mark)
-                .map_or([Value::Absent, Value::Absent], |time| [Value::Time(time.working), Value::Time(time.waiting)]);
-            let word = |wait: Wait| Value::Verdict { text: wait.name().to_owned(), tone: Tone::Dim };
-            times.into_iter().chain([waits(mark).map_or(Value::Absent, word)]).collect()
+                .map_or([Datum::Absent, Datum::Absent], |time| [Datum::Time(time.working), Datum::Time(time.waiting)]);
+            let word = |wait: Wait| Datum::Verdict { text: wait.name().to_owned(), tone: Tone::Dim };
+            times.into_iter().chain([waits(mark).map_or(Datum::Absent, word)]).collect()
         });
         table.show(WORKING, working);
         if matches!(grouping, Grouping::Function(_)) && self.on_cpu.is_none() {
@@ -183,8 +183,8 @@ impl Waiting {
     }
 
     /// The same of calls in a part of the time: what threads lived in it is not known.
-    pub(super) fn of_part(self) -> Waiting {
-        Waiting { lives: HashMap::new(), ..self }
+    pub(super) fn of_part(self) -> WaitingSums {
+        WaitingSums { lives: HashMap::new(), ..self }
     }
 
     /// How well threads, processes or ranks share the work.
@@ -193,10 +193,11 @@ impl Waiting {
         let joining = rows.values().filter(|time| time.is_only_joining()).count() as u64;
         let is_traced = self.lives.is_empty() || rows.values().any(|time| time.computing > 0);
         let lives = if is_traced { HashMap::new() } else { self.lives_of(grouping) };
-        let work =
-            |key: &Key, time: &Time| lives.get(key).map_or(time.working, |life| life.saturating_sub(time.waiting));
+        let work = |key: &RowId, time: &ExclusiveTime| {
+            lives.get(key).map_or(time.working, |life| life.saturating_sub(time.waiting))
+        };
         let sharing = rows.iter().filter(|(_, time)| !time.is_only_joining());
-        let shared: Vec<(u64, Key)> = sharing.map(|(key, time)| (work(key, time), *key)).collect();
+        let shared: Vec<(u64, RowId)> = sharing.map(|(key, time)| (work(key, time), *key)).collect();
         let is_waiting_known = rows.values().any(|time| time.waiting > 0);
         let mean = shared.iter().map(|&(work, _)| work as f64).sum::<f64>() / shared.len() as f64;
         let (most, busiest) = shared.iter().max().filter(|_| shared.len() > 1)?;
@@ -211,8 +212,8 @@ impl Waiting {
     }
 
     /// How long the threads of each row lived.
-    fn lives_of(&self, grouping: &Grouping<'_>) -> HashMap<Key, u64> {
-        let mut lives: HashMap<Key, u64> = HashMap::new();
+    fn lives_of(&self, grouping: &Grouping<'_>) -> HashMap<RowId, u64> {
+        let mut lives: HashMap<RowId, u64> = HashMap::new();
         let mut counted = HashSet::new();
         for &(region, location) in self.sums.keys().filter(|(_, location)| counted.insert(*location)) {
             if let Some(key) = grouping.key_of(region, location) {

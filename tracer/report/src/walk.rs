@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use rtrace_exporters::CallValues;
 use rtrace_model::{Batch, Call, FoldedPath, LocationId, Timestamp};
 
-use super::part::Span;
+use super::part::ClockSpan;
 
 /// What is done with each call.
 pub(super) trait Visitor {
@@ -102,7 +102,7 @@ pub(super) struct Open<M> {
 pub(super) struct Walk<V: Visitor> {
     pub(super) visitor: V,
     /// Which calls count.
-    pub(super) span: Span,
+    pub(super) span: ClockSpan,
     /// Calls visited with [`Caller::Lost`].
     pub(super) lost_callers: u64,
     threads: HashMap<LocationId, Thread<V::Mark>>,
@@ -141,7 +141,7 @@ impl<M> Step<'_, M> {
 
 impl<V: Visitor> Walk<V> {
     pub(super) fn new(visitor: V) -> Walk<V> {
-        Walk { visitor, span: Span::ALL, lost_callers: 0, threads: HashMap::new(), recent: HashSet::new() }
+        Walk { visitor, span: ClockSpan::ALL, lost_callers: 0, threads: HashMap::new(), recent: HashSet::new() }
     }
 
     /// Reads the calls that were stored before those of the last chunk.

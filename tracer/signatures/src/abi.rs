@@ -1,6 +1,6 @@
 //! Where the System V ABI for x86-64 puts arguments and results (section 3.2.3).
 
-use crate::{Class, Location, Reason, Register, Type};
+use crate::{AbiPlace, Cause, Class, Register, Type};
 
 /// Bytes of an eightbyte, the unit of registers and of the stack.
 const WORD: u64 = 8;
@@ -13,9 +13,9 @@ const MOST_ELEMENTS: u64 = 16;
 
 /// Where each of these parameters is at the first instruction, and where the result is behind the call.
 #[must_use]
-pub fn locations(params: &[(&str, &Type)], result: Option<&Type>) -> (Vec<Location>, Location) {
+pub fn locations(params: &[(&str, &Type)], result: Option<&Type>) -> (Vec<AbiPlace>, AbiPlace) {
     let mut places = Places::default();
-    let result = result.map_or(Location::Unobservable(Reason::Void), |result| places.result(result));
+    let result = result.map_or(AbiPlace::Unobservable(Cause::Void), |result| places.result(result));
     (params.iter().map(|(name, ctype)| places.argument(name, ctype)).collect(), result)
 }
 
@@ -31,8 +31,8 @@ struct Places {
 }
 
 impl Places {
-    fn result(&mut self, ctype: &Type) -> Location {
-        let hidden = || Location::Behind(Box::new(Location::Register(Register::Rax)));
+    fn result(&mut self, ctype: &Type) -> AbiPlace {
+        let hidden = || AbiPlace::Behind(Box::new(AbiPlace::Register(Register::Rax)));
         if is_reference(ctype) {
             self.registers += 1;
             return hidden();
@@ -41,57 +41,57 @@ impl Places {
             Ok(classes) => classes,
             Err(reason) => {
                 // Whether a hidden pointer comes before the arguments depends on the type.
-                if let Reason::UnknownType(name) = &reason {
+                if let Cause::UnknownType(name) = &reason {
                     self.unknown = Some(name.clone());
                 }
-                return Location::Unobservable(reason);
+                return AbiPlace::Unobservable(reason);
             }
         };
         let location = |place: usize| match classes[place] {
-            Class::None => Location::Unobservable(Reason::Empty),
+            Class::None => AbiPlace::Unobservable(Cause::Empty),
             Class::Integer if classes[..place].contains(&Class::Integer) => {
-                Location::Unobservable(Reason::SecondRegister)
+                AbiPlace::Unobservable(Cause::SecondRegister)
             }
-            Class::Integer => Location::Register(Register::Rax),
-            Class::Sse => Location::Unobservable(Reason::XmmResult(u8::from(classes[..place].contains(&Class::Sse)))),
-            Class::SseUp => Location::Unobservable(Reason::TooWide),
-            Class::X87 | Class::X87Up | Class::Memory => Location::Unobservable(Reason::X87),
+            Class::Integer => AbiPlace::Register(Register::Rax),
+            Class::Sse => AbiPlace::Unobservable(Cause::XmmResult(u8::from(classes[..place].contains(&Class::Sse)))),
+            Class::SseUp => AbiPlace::Unobservable(Cause::TooWide),
+            Class::X87 | Class::X87Up | Class::Memory => AbiPlace::Unobservable(Cause::X87),
         };
         match classes.as_slice() {
-            [] => Location::Unobservable(Reason::Empty),
+            [] => AbiPlace::Unobservable(Cause::Empty),
             [Class::Memory, ..] => {
                 self.registers += 1;
                 hidden()
             }
             [_] | [Class::X87 | Class::Sse, Class::X87Up | Class::SseUp] => location(0),
-            [..] => Location::Split([Box::new(location(0)), Box::new(location(1))]),
+            [..] => AbiPlace::Split([Box::new(location(0)), Box::new(location(1))]),
         }
     }
 
-    fn argument(&mut self, name: &str, ctype: &Type) -> Location {
+    fn argument(&mut self, name: &str, ctype: &Type) -> AbiPlace {
         if let Some(unknown) = &self.unknown {
-            return Location::Unobservable(Reason::Behind(unknown.clone()));
+            return AbiPlace::Unobservable(Cause::Behind(unknown.clone()));
         }
         if is_reference(ctype) {
-            return Location::Behind(Box::new(self.words(&[Class::Integer], WORD, WORD)));
+            return AbiPlace::Behind(Box::new(self.words(&[Class::Integer], WORD, WORD)));
         }
         let classes = match classes(ctype) {
             Ok(classes) => classes,
             Err(reason) => {
                 self.unknown = Some(name.to_owned());
-                return Location::Unobservable(reason);
+                return AbiPlace::Unobservable(reason);
             }
         };
         // Clang before 18 takes the last register for the lower half, GCC none.
         if matches!(ctype, Type::Integer { bytes: 16, .. }) && self.registers + 1 == Register::ARGUMENTS.len() {
             self.unknown = Some(name.to_owned());
-            return Location::Unobservable(Reason::Disputed);
+            return AbiPlace::Unobservable(Cause::Disputed);
         }
         match classes.is_empty() {
-            true => Location::Unobservable(Reason::Empty),
+            true => AbiPlace::Unobservable(Cause::Empty),
             false if self.is_uncertain(&classes, ctype) => {
                 self.unknown = Some(name.to_owned());
-                Location::Unobservable(Reason::MaybePacked)
+                AbiPlace::Unobservable(Cause::MaybePacked)
             }
             false => self.words(&classes, ctype.bytes().unwrap_or(WORD), ctype.align()),
         }
@@ -111,34 +111,34 @@ impl Places {
     }
 
     /// Takes registers for all of a value, or room on the stack for all of it.
-    fn words(&mut self, classes: &[Class], bytes: u64, align: u64) -> Location {
+    fn words(&mut self, classes: &[Class], bytes: u64, align: u64) -> AbiPlace {
         if !self.fits(classes) {
             let start = self.stack.next_multiple_of(align.max(WORD));
             self.stack = start.saturating_add(bytes.next_multiple_of(WORD));
             return match u32::try_from(start + WORD) {
-                Ok(offset) => Location::Stack(offset),
-                Err(_) => Location::Unobservable(Reason::TooWide),
+                Ok(offset) => AbiPlace::Stack(offset),
+                Err(_) => AbiPlace::Unobservable(Cause::TooWide),
             };
         }
         let mut parts = classes.iter().filter(|&&class| class != Class::SseUp).map(|class| self.register(*class));
         match (parts.next(), parts.next()) {
             (Some(first), None) => first,
-            (Some(first), Some(second)) => Location::Split([Box::new(first), Box::new(second)]),
-            (None, _) => Location::Unobservable(Reason::Empty),
+            (Some(first), Some(second)) => AbiPlace::Split([Box::new(first), Box::new(second)]),
+            (None, _) => AbiPlace::Unobservable(Cause::Empty),
         }
     }
 
-    fn register(&mut self, class: Class) -> Location {
+    fn register(&mut self, class: Class) -> AbiPlace {
         match class {
             Class::Integer => {
                 self.registers += 1;
-                Location::Register(Register::ARGUMENTS[self.registers - 1])
+                AbiPlace::Register(Register::ARGUMENTS[self.registers - 1])
             }
             Class::Sse => {
                 self.vectors += 1;
-                Location::Xmm(self.vectors - 1)
+                AbiPlace::Xmm(self.vectors - 1)
             }
-            _ => Location::Unobservable(Reason::Empty),
+            _ => AbiPlace::Unobservable(Cause::Empty),
         }
     }
 }
@@ -150,20 +150,20 @@ fn is_reference(ctype: &Type) -> bool {
 
 /// The classes of a value's eightbytes: none if it is empty, else one or two. Of a value in memory the first is
 /// [`Class::Memory`].
-fn classes(ctype: &Type) -> Result<Vec<Class>, Reason> {
+fn classes(ctype: &Type) -> Result<Vec<Class>, Cause> {
     let bytes = match ctype {
-        Type::Void => return Err(Reason::Void),
-        Type::Named(name) => return Err(Reason::UnknownType(name.clone())),
+        Type::Void => return Err(Cause::Void),
+        Type::Named(name) => return Err(Cause::UnknownType(name.clone())),
         Type::Struct(structure) if structure.bytes.is_none() => {
-            return Err(Reason::UnknownType(structure.name.clone()));
+            return Err(Cause::UnknownType(structure.name.clone()));
         }
         // An empty class of C++ has a size of 1; of what is larger, the debug information leaves out the members.
         Type::Struct(structure) if structure.fields.is_empty() && structure.bytes > Some(1) => {
-            return Err(Reason::UnknownType(structure.name.clone()));
+            return Err(Cause::UnknownType(structure.name.clone()));
         }
         // Whether they are in a register depends on what the caller was compiled for.
-        Type::Vector(bytes) if *bytes > 16 => return Err(Reason::UnknownType("a wide vector".to_owned())),
-        other => other.bytes().ok_or_else(|| Reason::UnknownType("an incomplete type".to_owned()))?,
+        Type::Vector(bytes) if *bytes > 16 => return Err(Cause::UnknownType("a wide vector".to_owned())),
+        other => other.bytes().ok_or_else(|| Cause::UnknownType("an incomplete type".to_owned()))?,
     };
     if bytes == 0 {
         return Ok(Vec::new());
@@ -174,7 +174,7 @@ fn classes(ctype: &Type) -> Result<Vec<Class>, Reason> {
         return Ok(vec![Class::X87, Class::X87Up]);
     }
     if bytes > 2 * WORD && is_wide_vector(ctype, bytes) {
-        return Err(Reason::UnknownType(ctype.to_string()));
+        return Err(Cause::UnknownType(ctype.to_string()));
     }
     if bytes > 2 * WORD {
         // A member without a known type changes nothing any more.
@@ -206,9 +206,9 @@ fn is_wide_vector(ctype: &Type, bytes: u64) -> bool {
 }
 
 /// Merges the classes of a value at an offset into those of the eightbytes.
-fn classify(ctype: &Type, offset: u64, words: &mut [Class; 2], depth: u32) -> Result<(), Reason> {
+fn classify(ctype: &Type, offset: u64, words: &mut [Class; 2], depth: u32) -> Result<(), Cause> {
     if depth > DEEPEST {
-        return Err(Reason::NotPlain);
+        return Err(Cause::NotPlain);
     }
     let is_aligned = offset.is_multiple_of(ctype.align());
     let mut merge = |class, at: u64| {
@@ -262,8 +262,8 @@ fn classify(ctype: &Type, offset: u64, words: &mut [Class; 2], depth: u32) -> Re
                 }
             }
         }
-        Type::Named(name) => return Err(Reason::UnknownType(name.clone())),
-        Type::Void | Type::Function => return Err(Reason::NotPlain),
+        Type::Named(name) => return Err(Cause::UnknownType(name.clone())),
+        Type::Void | Type::Function => return Err(Cause::NotPlain),
     }
     Ok(())
 }

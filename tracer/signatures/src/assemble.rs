@@ -4,11 +4,11 @@
 //! pointer, is fetched once. Operations are sorted by when they run, and a word is written only once in a call, so a
 //! value of the enter is still there at the exit.
 
-use crate::{At, Code, Column, DropReason, Dropped, MOST_OPS, MOST_VALUE_WORDS, Metric, Op};
+use crate::{At, DropReason, Dropped, MOST_OPS, MOST_VALUE_WORDS, MetricSpec, Op, OpCode, ValueSpec};
 
 /// All that is fetched of one function's calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Program {
+pub struct FetchProgram {
     /// The operations, those of the enter first: at most [`MOST_OPS`].
     pub fetches: Vec<Fetch>,
     /// The words that they fill: at most [`MOST_VALUE_WORDS`].
@@ -19,7 +19,7 @@ pub struct Program {
     pub metrics: Vec<Slots>,
 }
 
-impl Program {
+impl FetchProgram {
     /// How many operations run at the enter; the others run at the exit.
     #[must_use]
     pub fn at_enter(&self) -> usize {
@@ -53,10 +53,10 @@ pub struct Fetch {
 ///
 /// Metrics are placed first, because sums depend on them, then columns with a role, then the others. Those for which
 /// there is no room any more are taken out, and returned with the reason.
-pub fn assemble(columns: &mut Vec<Column>, metrics: &mut Vec<Metric>) -> (Program, Vec<Dropped>) {
+pub fn assemble(columns: &mut Vec<ValueSpec>, metrics: &mut Vec<MetricSpec>) -> (FetchProgram, Vec<Dropped>) {
     let mut nodes = Nodes::default();
-    let placed_metrics: Vec<Option<Value>> = metrics.iter().map(|metric| nodes.place(&metric.program, 1)).collect();
-    let mut placed: Vec<Option<Value>> = vec![None; columns.len()];
+    let placed_metrics: Vec<Option<NodeValue>> = metrics.iter().map(|metric| nodes.place(&metric.program, 1)).collect();
+    let mut placed: Vec<Option<NodeValue>> = vec![None; columns.len()];
     for with_role in [true, false] {
         for (place, column) in columns.iter().enumerate().filter(|(_, column)| column.role.is_some() == with_role) {
             placed[place] = nodes.place(&column.program, column.words());
@@ -75,24 +75,24 @@ pub fn assemble(columns: &mut Vec<Column>, metrics: &mut Vec<Metric>) -> (Progra
     keep(columns, &placed);
     keep(metrics, &placed_metrics);
     let (fetches, words, slots) = nodes.allocate();
-    let found = |places: Vec<Option<Value>>| places.into_iter().flatten().map(|place| slots[place.node]).collect();
-    (Program { fetches, words, columns: found(placed), metrics: found(placed_metrics) }, dropped)
+    let found = |places: Vec<Option<NodeValue>>| places.into_iter().flatten().map(|place| slots[place.node]).collect();
+    (FetchProgram { fetches, words, columns: found(placed), metrics: found(placed_metrics) }, dropped)
 }
 
-fn keep<T>(items: &mut Vec<T>, placed: &[Option<Value>]) {
+fn keep<T>(items: &mut Vec<T>, placed: &[Option<NodeValue>]) {
     let mut places = placed.iter();
     items.retain(|_| places.next().is_some_and(Option::is_some));
 }
 
 /// The first of the nodes that hold a value.
 #[derive(Clone, Copy, Debug)]
-struct Value {
+struct NodeValue {
     node: usize,
 }
 
 /// An operation whose operands are named by their node.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Node {
+struct OpNode {
     op: Op,
     operands: [Option<u8>; 2],
     /// It continues the value of the node before it.
@@ -101,21 +101,21 @@ struct Node {
 
 /// What is on the stack while a program of a column is read.
 #[derive(Clone, Copy, Debug)]
-enum Item {
+enum StackItem {
     Node(usize),
     Number(i32),
 }
 
 #[derive(Clone, Debug, Default)]
 struct Nodes {
-    nodes: Vec<Node>,
+    nodes: Vec<OpNode>,
     /// The first node of each value that is kept to the end.
     kept: Vec<usize>,
 }
 
 impl Nodes {
     /// Adds what a program needs, and says where its value is; changes nothing if there is no room.
-    fn place(&mut self, program: &[Op], words: usize) -> Option<Value> {
+    fn place(&mut self, program: &[Op], words: usize) -> Option<NodeValue> {
         let mut tried = self.clone();
         let node = tried.value(program, words)?;
         tried.kept.push(node);
@@ -124,12 +124,12 @@ impl Nodes {
             return None;
         }
         *self = tried;
-        Some(Value { node })
+        Some(NodeValue { node })
     }
 
     /// The first node of a program's value, or nothing if the program is not one.
     fn value(&mut self, program: &[Op], words: usize) -> Option<usize> {
-        let mut stack: Vec<Item> = Vec::new();
+        let mut stack: Vec<StackItem> = Vec::new();
         for &op in program {
             let item = self.item(op, &mut stack)?;
             stack.push(item);
@@ -145,43 +145,43 @@ impl Nodes {
         // The words of one value lie side by side, so nothing that stands elsewhere will do.
         let start = self.nodes.len();
         for (place, &part) in parts.iter().enumerate() {
-            self.nodes.push(Node { continues: place > 0, ..self.nodes[part] });
+            self.nodes.push(OpNode { continues: place > 0, ..self.nodes[part] });
         }
         Some(start)
     }
 
-    fn item(&mut self, mut op: Op, stack: &mut Vec<Item>) -> Option<Item> {
+    fn item(&mut self, mut op: Op, stack: &mut Vec<StackItem>) -> Option<StackItem> {
         let operands = match op.code {
-            Code::Number => return Some(Item::Number(op.number)),
-            Code::Memory | Code::Text | Code::Shift => [Some(self.pop(stack)?), None],
-            Code::Multiply | Code::Add | Code::Subtract | Code::Max | Code::Min => {
+            OpCode::Number => return Some(StackItem::Number(op.number)),
+            OpCode::Memory | OpCode::Text | OpCode::Shift => [Some(self.pop(stack)?), None],
+            OpCode::Multiply | OpCode::Add | OpCode::Subtract | OpCode::Max | OpCode::Min => {
                 let (mut right, mut left) = (stack.pop()?, stack.pop()?);
-                if matches!(left, Item::Number(_)) && op.code != Code::Subtract {
+                if matches!(left, StackItem::Number(_)) && op.code != OpCode::Subtract {
                     (left, right) = (right, left);
                 }
                 let left = u8::try_from(self.node(left)?).ok()?;
                 match right {
-                    Item::Number(number) => {
+                    StackItem::Number(number) => {
                         op.number = number;
                         [Some(left), None]
                     }
-                    Item::Node(node) => [Some(left), Some(u8::try_from(node).ok()?)],
+                    StackItem::Node(node) => [Some(left), Some(u8::try_from(node).ok()?)],
                 }
             }
-            Code::Register | Code::Stack | Code::Result | Code::ErrnoAddress | Code::Vector => [None; 2],
+            OpCode::Register | OpCode::Stack | OpCode::Result | OpCode::ErrnoAddress | OpCode::Vector => [None; 2],
         };
-        Some(Item::Node(self.add(op, operands)))
+        Some(StackItem::Node(self.add(op, operands)))
     }
 
-    fn pop(&mut self, stack: &mut Vec<Item>) -> Option<u8> {
+    fn pop(&mut self, stack: &mut Vec<StackItem>) -> Option<u8> {
         let item = stack.pop()?;
         u8::try_from(self.node(item)?).ok()
     }
 
-    fn node(&mut self, item: Item) -> Option<usize> {
+    fn node(&mut self, item: StackItem) -> Option<usize> {
         let node = match item {
-            Item::Node(node) => node,
-            Item::Number(number) => self.add(Op::number(number), [None; 2]),
+            StackItem::Node(node) => node,
+            StackItem::Number(number) => self.add(Op::number(number), [None; 2]),
         };
         // Numbers of nodes are bytes while words are not allocated yet.
         (node < usize::from(u8::MAX)).then_some(node)
@@ -190,7 +190,7 @@ impl Nodes {
     /// The node of an operation, which runs after its operands.
     fn add(&mut self, op: Op, operands: [Option<u8>; 2]) -> usize {
         let at = operands.iter().flatten().map(|&operand| self.nodes[usize::from(operand)].op.at).fold(op.at, At::max);
-        let node = Node { op: Op { at, ..op }, operands, continues: false };
+        let node = OpNode { op: Op { at, ..op }, operands, continues: false };
         let known = (0..self.nodes.len()).find(|&place| self.nodes[place] == node && !self.is_part(place));
         known.unwrap_or_else(|| {
             self.nodes.push(node);
@@ -223,7 +223,7 @@ impl Nodes {
         }
         let mut order: Vec<usize> = (0..self.nodes.len()).filter(|&place| needed[place]).collect();
         order.sort_by_key(|&place| self.nodes[place].op.at);
-        let mut words = Words::default();
+        let mut words = WordTable::default();
         let mut fetches = Vec::new();
         let mut slots = vec![Slots::default(); self.nodes.len()];
         for (number, &place) in order.iter().enumerate() {
@@ -259,9 +259,9 @@ impl Nodes {
 
 /// Which words are taken, each until the operation with this number has run.
 #[derive(Debug, Default)]
-struct Words(Vec<usize>);
+struct WordTable(Vec<usize>);
 
-impl Words {
+impl WordTable {
     /// The first of so many words side by side that no operation needs from this one on.
     fn take(&mut self, size: usize, number: usize, last_use: usize) -> u8 {
         let is_free = |&until: &usize| until < number;

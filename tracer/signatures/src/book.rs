@@ -9,9 +9,9 @@ use crate::capture::Wanted;
 use crate::describe::{self, Wish};
 use crate::description::Description;
 use crate::dwarf;
-use crate::selection::Selection;
-use crate::table::{Dialect, Entry, Table};
-use crate::{Error, Program, Signature, Source, Unknown, builtin};
+use crate::selection::ValueSelection;
+use crate::table::{Dialect, SignatureTable, TableEntry};
+use crate::{Error, FetchProgram, NotKnown, SaidBy, Signature, builtin};
 
 /// Parts that the compiler appends to names of functions that it changed: they no longer have the parameters of the
 /// source.
@@ -43,7 +43,7 @@ pub struct Request {
 
 /// A library whose functions are traced.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct TracedLibrary<'a> {
     /// The path by which programs know it. Its debug information is looked for by this.
     pub path: &'a Path,
     /// The path by which it can be opened here, which may lead through `/proc`.
@@ -65,11 +65,11 @@ pub struct Asked<'a> {
 
 /// What is known of one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum Lookup {
     /// Its signature, and the program that fetches what is captured.
-    Signature(Box<Signature>, Program),
+    Signature(Box<Signature>, FetchProgram),
     /// Nothing, with the reason.
-    Nothing(Unknown),
+    Nothing(NotKnown),
     /// It is not asked for.
     Unasked,
 }
@@ -77,11 +77,11 @@ pub enum Known {
 /// All that is known of functions: the user's table, the built-in one, and what is asked for.
 #[derive(Debug)]
 pub struct Book {
-    selection: Selection,
+    selection: ValueSelection,
     no_strings: bool,
     stubs: bool,
-    user: Option<Table>,
-    tables: Vec<Table>,
+    user: Option<SignatureTable>,
+    tables: Vec<SignatureTable>,
 }
 
 impl Book {
@@ -100,8 +100,8 @@ impl Book {
     /// # Errors
     /// As [`open`](Book::open).
     pub fn read(request: &Request, table: Option<(&Path, &str)>) -> Result<Book, Error> {
-        let selection = Selection::parse(&request.selection)?;
-        let user = table.map(|(path, text)| Table::parse(text, Some(path), "")).transpose()?;
+        let selection = ValueSelection::parse(&request.selection)?;
+        let user = table.map(|(path, text)| SignatureTable::parse(text, Some(path), "")).transpose()?;
         Ok(Book { selection, no_strings: request.no_strings, stubs: request.stubs, user, tables: builtin::tables()? })
     }
 
@@ -109,8 +109,8 @@ impl Book {
     ///
     /// # Errors
     /// What the user asks for, or the user's table says, makes no sense for one of them.
-    pub fn of_library(&self, subject: &Subject, functions: &[Asked]) -> Result<Vec<Known>, Error> {
-        let tables: Vec<(&Table, Dialect)> = (self.user.iter().chain(&self.tables))
+    pub fn of_library(&self, subject: &TracedLibrary, functions: &[Asked]) -> Result<Vec<Lookup>, Error> {
+        let tables: Vec<(&SignatureTable, Dialect)> = (self.user.iter().chain(&self.tables))
             .filter(|table| table.is_about(subject.path, subject.image))
             .map(|table| (table, table.dialect(|symbol| subject.image.defines(symbol))))
             .collect();
@@ -127,15 +127,20 @@ impl Book {
     }
 
     /// What the tables and the selection say of a function.
-    fn page<'a>(&'a self, function: &Asked<'a>, tables: &'a [(&'a Table, Dialect)], empty: &'a Dialect) -> Page<'a> {
-        let mut page = Page { name: "", columns: None, entry: None, dialect: empty, state: State::Unasked };
+    fn page<'a>(
+        &'a self,
+        function: &Asked<'a>,
+        tables: &'a [(&'a SignatureTable, Dialect)],
+        empty: &'a Dialect,
+    ) -> Page<'a> {
+        let mut page = Page { name: "", columns: None, entry: None, dialect: empty, state: BookState::Unasked };
         let asked = function.symbols.iter().find_map(|symbol| Some((*symbol, self.selection.columns(symbol)?)));
         let Some((name, columns)) = asked else { return page };
         page.name = name;
         page.columns = columns;
-        page.state = State::Asked;
+        page.state = BookState::Asked;
         if function.symbols.iter().any(|symbol| is_changed(symbol)) {
-            page.state = State::Changed;
+            page.state = BookState::Changed;
             return page;
         }
         let entries = tables.iter().flat_map(|(table, dialect)| {
@@ -150,11 +155,11 @@ impl Book {
         page
     }
 
-    fn answer(&self, function: &Asked, page: &Page, found: &[dwarf::Found]) -> Result<Known, Error> {
+    fn answer(&self, function: &Asked, page: &Page, found: &[dwarf::DwarfFindings]) -> Result<Lookup, Error> {
         match page.state {
-            State::Unasked => return Ok(Known::Unasked),
-            State::Changed => return Ok(Known::Nothing(Unknown::Changed)),
-            State::Asked => {}
+            BookState::Unasked => return Ok(Lookup::Unasked),
+            BookState::Changed => return Ok(Lookup::Nothing(NotKnown::Changed)),
+            BookState::Asked => {}
         }
         let definition = found.iter().find_map(|found| found.definitions.get(&function.address));
         let refused = found.iter().find_map(|found| found.refused.get(&function.address));
@@ -169,12 +174,12 @@ impl Book {
             (None, Some(definition)) => definition.clone(),
             (None, None) => match declarations.next().filter(|_| refused.is_none()) {
                 Some(Some(declared)) => declared.clone(),
-                Some(None) => return Ok(Known::Nothing(Unknown::Contradiction)),
+                Some(None) => return Ok(Lookup::Nothing(NotKnown::Contradiction)),
                 None if self.selection.raw => {
                     let (signature, program) = describe::raw(page.name);
-                    return Ok(Known::Signature(Box::new(signature), program));
+                    return Ok(Lookup::Signature(Box::new(signature), program));
                 }
-                None => return Ok(Known::Nothing(refused.copied().unwrap_or(Unknown::Silence))),
+                None => return Ok(Lookup::Nothing(refused.copied().unwrap_or(NotKnown::Silence))),
             },
         };
         let wish = Wish {
@@ -192,7 +197,7 @@ impl Book {
                 _ => Error::Selection { selection: page.name.to_owned(), message: format!("{message} ({source})") },
             }
         })?;
-        Ok(Known::Signature(Box::new(signature), program))
+        Ok(Lookup::Signature(Box::new(signature), program))
     }
 
     fn prototype(&self, page: &Page) -> Result<Option<Description>, Error> {
@@ -218,13 +223,13 @@ struct Page<'a> {
     /// The symbol by which it is asked for, or known.
     name: &'a str,
     columns: Option<&'a [Wanted]>,
-    entry: Option<(&'a Table, &'a Entry)>,
+    entry: Option<(&'a SignatureTable, &'a TableEntry)>,
     dialect: &'a Dialect,
-    state: State,
+    state: BookState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BookState {
     Unasked,
     Changed,
     Asked,
@@ -232,13 +237,13 @@ enum State {
 
 impl Page<'_> {
     fn is_users(&self) -> bool {
-        self.entry.is_some_and(|(table, entry)| matches!(table.source(entry), Source::File(..)))
+        self.entry.is_some_and(|(table, entry)| matches!(table.source(entry), SaidBy::File(..)))
     }
 
     /// Whether debug information is to say something: the parameters, or whether the user is right.
     fn needs_debug_information(&self) -> bool {
         let has_prototype = self.entry.is_some_and(|(_, entry)| entry.c.is_some());
-        self.state == State::Asked && (!has_prototype || self.is_users())
+        self.state == BookState::Asked && (!has_prototype || self.is_users())
     }
 
     /// How many pointers its captures follow.
@@ -250,7 +255,7 @@ impl Page<'_> {
 }
 
 /// Asks debug information: that of the library, then that of the programs that call it.
-fn look_up(subject: &Subject, functions: &[Asked], pages: &[Page]) -> Vec<dwarf::Found> {
+fn look_up(subject: &TracedLibrary, functions: &[Asked], pages: &[Page]) -> Vec<dwarf::DwarfFindings> {
     let open: Vec<(&Asked, &Page)> =
         functions.iter().zip(pages).filter(|(_, page)| page.needs_debug_information()).collect();
     let levels = open.iter().map(|(_, page)| page.levels()).max().unwrap_or(0);
@@ -259,9 +264,9 @@ fn look_up(subject: &Subject, functions: &[Asked], pages: &[Page]) -> Vec<dwarf:
     }
     let addresses: HashSet<u64> = open.iter().map(|(function, _)| function.address).collect();
     let local = subject.image.local_functions();
-    let wanted = dwarf::Wanted { addresses, local, names: HashSet::new(), levels };
+    let wanted = dwarf::WantedFunctions { addresses, local, names: HashSet::new(), levels };
     let library =
-        dwarf::read(subject.path, subject.open, subject.image, &wanted, |path| Source::Library(path.to_owned()));
+        dwarf::read(subject.path, subject.open, subject.image, &wanted, |path| SaidBy::Library(path.to_owned()));
     let is_silent = |(function, page): &&(&Asked, &Page)| {
         !library.definitions.contains_key(&function.address) && page.entry.is_none_or(|(_, entry)| entry.c.is_none())
     };
@@ -270,14 +275,14 @@ fn look_up(subject: &Subject, functions: &[Asked], pages: &[Page]) -> Vec<dwarf:
         .filter(is_silent)
         .flat_map(|(function, _)| function.symbols.iter().map(|symbol| (*symbol).to_owned()))
         .collect();
-    let wanted = dwarf::Wanted { names, levels, ..dwarf::Wanted::default() };
+    let wanted = dwarf::WantedFunctions { names, levels, ..dwarf::WantedFunctions::default() };
     let mut found = vec![library];
     for caller in subject.callers {
         if wanted.names.is_empty() {
             break;
         }
         let Ok(image) = Image::open(caller) else { continue };
-        found.push(dwarf::read(caller, caller, &image, &wanted, |path| Source::Caller(path.to_owned())));
+        found.push(dwarf::read(caller, caller, &image, &wanted, |path| SaidBy::Caller(path.to_owned())));
     }
     found
 }

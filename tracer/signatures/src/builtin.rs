@@ -1,7 +1,7 @@
 //! The built-in table: text that a user can read, extend and override.
 
 use crate::Error;
-use crate::table::Table;
+use crate::table::SignatureTable;
 
 /// Its files, with their names. Where two speak of a function of one library, the first one counts.
 pub const FILES: [(&str, &str); 11] = [
@@ -22,6 +22,6 @@ pub const FILES: [(&str, &str); 11] = [
 ///
 /// # Errors
 /// A file is wrong, which the tests exclude.
-pub fn tables() -> Result<Vec<Table>, Error> {
-    FILES.iter().map(|(name, text)| Table::parse(text, None, name)).collect()
+pub fn tables() -> Result<Vec<SignatureTable>, Error> {
+    FILES.iter().map(|(name, text)| SignatureTable::parse(text, None, name)).collect()
 }

@@ -13,8 +13,8 @@
 use std::fmt;
 
 use crate::lexer::{Lexer, Token};
-use crate::read::Place;
-use crate::{At, ColumnType, MOST_TEXT, Op, Reason, Type};
+use crate::read::ValuePlace;
+use crate::{At, Cause, ColumnType, MOST_TEXT, Op, Type};
 
 /// More steps than this are a mistake.
 const MOST_STEPS: usize = 8;
@@ -51,16 +51,16 @@ enum Cast {
 
 /// Why a capture gives no column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum CaptureFault {
     /// It makes no sense for this function: a message.
     Wrong(String),
     /// It cannot be read.
-    Unobservable(Reason),
+    Unobservable(Cause),
 }
 
-impl From<Reason> for Fault {
-    fn from(reason: Reason) -> Fault {
-        Fault::Unobservable(reason)
+impl From<Cause> for CaptureFault {
+    fn from(reason: Cause) -> CaptureFault {
+        CaptureFault::Unobservable(reason)
     }
 }
 
@@ -162,7 +162,7 @@ impl Wanted {
     ///
     /// # Errors
     /// It makes no sense, or cannot be read.
-    pub fn fetch(&self, root: &Place, parts: Option<&Type>) -> Result<(ColumnType, Vec<Op>, At), Fault> {
+    pub fn fetch(&self, root: &ValuePlace, parts: Option<&Type>) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
         let mut place = root.clone();
         if self.target {
             place = place.target(self.at)?;
@@ -171,7 +171,7 @@ impl Wanted {
             place = match (step, parts.filter(|_| number == 0)) {
                 (WantedStep::Behind(name), Some(parts)) if !matches!(place.ctype, Type::Pointer(_)) => {
                     let member = place.cast(0, parts.clone()).member(name);
-                    member.ok_or_else(|| Fault::Unobservable(Reason::NoMember(name.clone())))?
+                    member.ok_or_else(|| CaptureFault::Unobservable(Cause::NoMember(name.clone())))?
                 }
                 _ => self.step(&place, step, parts.is_some())?,
             };
@@ -186,16 +186,16 @@ impl Wanted {
         }
     }
 
-    fn step(&self, place: &Place, step: &WantedStep, is_handle: bool) -> Result<Place, Fault> {
+    fn step(&self, place: &ValuePlace, step: &WantedStep, is_handle: bool) -> Result<ValuePlace, CaptureFault> {
         // Which members a handle has depends on the implementation: not to have one is no mistake.
         let no_member = |name: &String| match is_handle {
-            true => Fault::Unobservable(Reason::NoMember(name.clone())),
+            true => CaptureFault::Unobservable(Cause::NoMember(name.clone())),
             false => self.no_member(name),
         };
         match step {
             WantedStep::Behind(name) => {
                 let target = place.target(self.at).map_err(|reason| match is_handle {
-                    true => Fault::Unobservable(Reason::NoMember(name.clone())),
+                    true => CaptureFault::Unobservable(Cause::NoMember(name.clone())),
                     false => self.no_pointer(reason),
                 })?;
                 target.member(name).ok_or_else(|| no_member(name))
@@ -206,22 +206,22 @@ impl Wanted {
                     Type::Array(of, _) => place.cast(0, (**of).clone()),
                     _ => place.target(self.at).map_err(|reason| self.no_pointer(reason))?,
                 };
-                let bytes = first.ctype.bytes().ok_or(Reason::NoTarget)?;
+                let bytes = first.ctype.bytes().ok_or(Cause::NoTarget)?;
                 let ctype = first.ctype.clone();
                 Ok(first.cast(bytes.saturating_mul(*number), ctype))
             }
         }
     }
 
-    fn no_pointer(&self, reason: Reason) -> Fault {
+    fn no_pointer(&self, reason: Cause) -> CaptureFault {
         match reason {
-            Reason::NoTarget => Fault::Wrong(format!("`{}` is no pointer, or one to an unknown type", self.root)),
-            other => Fault::Unobservable(other),
+            Cause::NoTarget => CaptureFault::Wrong(format!("`{}` is no pointer, or one to an unknown type", self.root)),
+            other => CaptureFault::Unobservable(other),
         }
     }
 
-    fn no_member(&self, name: &str) -> Fault {
-        Fault::Wrong(format!("nothing is known of a member `{name}` behind `{}`", self.root))
+    fn no_member(&self, name: &str) -> CaptureFault {
+        CaptureFault::Wrong(format!("nothing is known of a member `{name}` behind `{}`", self.root))
     }
 }
 
@@ -281,7 +281,7 @@ impl Cast {
     }
 }
 
-fn value(place: &Place) -> Result<(ColumnType, Vec<Op>, At), Fault> {
+fn value(place: &ValuePlace) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
     let (kind, program) = place.value()?;
     Ok((kind, program, place.at()))
 }

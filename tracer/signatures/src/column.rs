@@ -13,7 +13,7 @@ pub const MOST_TEXT: u8 = 64;
 
 /// A value of each call of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Column {
+pub struct ValueSpec {
     /// Its name, unique in its function.
     pub name: String,
     /// What its words mean.
@@ -32,7 +32,7 @@ pub struct Column {
     pub condition: Option<Condition>,
 }
 
-impl Column {
+impl ValueSpec {
     /// The words of 8 bytes that its value takes.
     #[must_use]
     pub fn words(&self) -> usize {
@@ -42,7 +42,7 @@ impl Column {
 
 /// A number that is counted on every call, computed of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metric {
+pub struct MetricSpec {
     /// Its name, such as `io_bytes`.
     pub name: String,
     /// The unit of one.
@@ -171,7 +171,7 @@ impl Width {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Op {
     /// What it does.
-    pub code: Code,
+    pub code: OpCode,
     /// A number that the code explains.
     pub number: i32,
     /// The bytes that count.
@@ -182,7 +182,7 @@ pub struct Op {
 
 /// What an operation does, by the number that the kernel side knows it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Code {
+pub enum OpCode {
     /// Pushes the register of that number in instructions, as it is at the first instruction.
     Register = 0,
     /// Pushes what is on the stack, that many bytes above the return address.
@@ -216,32 +216,32 @@ pub enum Code {
 impl Op {
     /// Reads the thread's `errno`, an `int`.
     pub const ERRNO: [Op; 2] = [
-        Op::new(Code::ErrnoAddress, 0, Width::WORD, At::Enter),
-        Op::new(Code::Memory, 0, Width { bytes: 4, signed: true }, At::Exit),
+        Op::new(OpCode::ErrnoAddress, 0, Width::WORD, At::Enter),
+        Op::new(OpCode::Memory, 0, Width { bytes: 4, signed: true }, At::Exit),
     ];
 
     /// An operation.
     #[must_use]
-    pub const fn new(code: Code, number: i32, width: Width, at: At) -> Op {
+    pub const fn new(code: OpCode, number: i32, width: Width, at: At) -> Op {
         Op { code, number, width, at }
     }
 
     /// Pushes a number.
     #[must_use]
     pub const fn number(number: i32) -> Op {
-        Op::new(Code::Number, number, Width::WORD, At::Enter)
+        Op::new(OpCode::Number, number, Width::WORD, At::Enter)
     }
 
     /// Computes a word of two.
     #[must_use]
-    pub const fn binary(code: Code) -> Op {
+    pub const fn binary(code: OpCode) -> Op {
         Op::new(code, 0, Width::WORD, At::Enter)
     }
 
     /// The words of 8 bytes that it pushes.
     #[must_use]
     pub fn words(self) -> usize {
-        if self.code == Code::Text { self.number as usize / 8 } else { 1 }
+        if self.code == OpCode::Text { self.number as usize / 8 } else { 1 }
     }
 }
 

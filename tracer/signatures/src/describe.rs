@@ -2,14 +2,14 @@
 
 use std::cell::RefCell;
 
-use crate::capture::{Fault, Wanted};
+use crate::capture::{CaptureFault, Wanted};
 use crate::description::Description;
 use crate::prototype::Declared;
-use crate::read::Place;
-use crate::table::{Dialect, Entry};
+use crate::read::ValuePlace;
+use crate::table::{Dialect, TableEntry};
 use crate::{
-    At, Code, Column, ColumnType, Condition, DropReason, Dropped, Location, Metric, MetricUnit, Op, Param, Program,
-    Reason, Role, Signature, Source, Type, abi, assemble, expression,
+    AbiPlace, At, Cause, ColumnType, Condition, DropReason, Dropped, FetchProgram, MetricSpec, MetricUnit, Op, OpCode,
+    Param, Role, SaidBy, Signature, Type, ValueSpec, abi, assemble, expression,
 };
 
 /// Names that other columns of the trace have.
@@ -23,7 +23,7 @@ pub struct Wish<'a> {
     /// The columns that the user asks for; `None` for those of the table, or all.
     pub columns: Option<&'a [Wanted]>,
     /// What the table says of it.
-    pub entry: Option<&'a Entry>,
+    pub entry: Option<&'a TableEntry>,
     /// The types of the table.
     pub dialect: &'a Dialect,
     /// Record no text.
@@ -36,13 +36,13 @@ pub struct Wish<'a> {
 ///
 /// # Errors
 /// A capture, a metric or a role makes no sense for this function: a message.
-pub fn describe(name: &str, description: Description, wish: &Wish) -> Result<(Signature, Program), String> {
-    let function = Function::new(name, description);
-    let mut captured = Captured::default();
+pub fn describe(name: &str, description: Description, wish: &Wish) -> Result<(Signature, FetchProgram), String> {
+    let function = DescribedFunction::new(name, description);
+    let mut captured = CapturedColumns::default();
     for wanted in function.wanted(wish) {
         captured.add(&function, &wanted, wish)?;
     }
-    let Captured { mut columns, mut dropped } = captured;
+    let CapturedColumns { mut columns, mut dropped } = captured;
     let mut metrics = function.metrics(wish, &mut dropped)?;
     for (role, place) in wish.entry.iter().flat_map(|entry| &entry.roles) {
         let column = columns.iter_mut().find(|column| column.name == *place).map(|column| &mut column.role);
@@ -75,32 +75,32 @@ pub fn describe(name: &str, description: Description, wish: &Wish) -> Result<(Si
 }
 
 /// A function whose values have places.
-struct Function {
+struct DescribedFunction {
     name: String,
     params: Vec<Param>,
     result: Option<Type>,
-    result_location: Location,
+    result_location: AbiPlace,
     variadic: bool,
     by_reference: bool,
-    source: Source,
+    source: SaidBy,
 }
 
-impl Function {
-    fn new(name: &str, description: Description) -> Function {
+impl DescribedFunction {
+    fn new(name: &str, description: Description) -> DescribedFunction {
         let Description { params, result, variadic, by_reference, source } = description;
         let result = Some(result).filter(|result| *result != Type::Void);
         let names = names(&params);
         let typed: Vec<(&str, &Type)> =
             names.iter().map(String::as_str).zip(params.iter().map(|it| &it.ctype)).collect();
         let (locations, result_location) = abi::locations(&typed, result.as_ref());
-        let param = |((declared, location), name): ((Declared, Location), String)| Param {
+        let param = |((declared, location), name): ((Declared, AbiPlace), String)| Param {
             name,
             ctype: declared.ctype,
             c_type: declared.c_type,
             location,
         };
         let params = params.into_iter().zip(locations).zip(names.clone()).map(param).collect();
-        Function { name: name.to_owned(), params, result, result_location, variadic, by_reference, source }
+        DescribedFunction { name: name.to_owned(), params, result, result_location, variadic, by_reference, source }
     }
 
     fn wanted(&self, wish: &Wish) -> Vec<Wanted> {
@@ -149,14 +149,14 @@ impl Function {
     }
 
     /// Where a capture begins, with the name of its type.
-    fn root(&self, name: &str) -> Result<(Place, &str), String> {
+    fn root(&self, name: &str) -> Result<(ValuePlace, &str), String> {
         if name == "result" {
             let result = self.result.as_ref().ok_or_else(|| format!("`{}` returns nothing", self.name))?;
-            return Ok((Place::new(&self.result_location, result), ""));
+            return Ok((ValuePlace::new(&self.result_location, result), ""));
         }
         let param = self.params.iter().find(|param| param.name == name).ok_or_else(|| self.no_param(name))?;
         let c_type = param.c_type.trim_start_matches("const ").trim_end_matches(['*', '[', ']', ' ']);
-        Ok((Place::new(&param.location, &param.ctype), c_type))
+        Ok((ValuePlace::new(&param.location, &param.ctype), c_type))
     }
 
     fn no_param(&self, name: &str) -> String {
@@ -168,16 +168,16 @@ impl Function {
         }
     }
 
-    fn fetch(&self, wanted: &Wanted, wish: &Wish) -> Result<(ColumnType, Vec<Op>, At), Fault> {
-        let (root, c_type) = self.root(&wanted.root).map_err(Fault::Wrong)?;
+    fn fetch(&self, wanted: &Wanted, wish: &Wish) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
+        let (root, c_type) = self.root(&wanted.root).map_err(CaptureFault::Wrong)?;
         let fetched = wanted.fetch(&root, wish.dialect.parts.get(c_type))?;
-        match fetched.1.iter().find(|op| op.code == Code::Vector && !wish.stubs) {
-            Some(vector) => Err(Reason::Xmm(vector.number as u8).into()),
+        match fetched.1.iter().find(|op| op.code == OpCode::Vector && !wish.stubs) {
+            Some(vector) => Err(Cause::Xmm(vector.number as u8).into()),
             None => Ok(fetched),
         }
     }
 
-    fn metrics(&self, wish: &Wish, dropped: &mut Vec<Dropped>) -> Result<Vec<Metric>, String> {
+    fn metrics(&self, wish: &Wish, dropped: &mut Vec<Dropped>) -> Result<Vec<MetricSpec>, String> {
         let mut metrics = Vec::new();
         for (name, expression) in wish.entry.iter().flat_map(|entry| &entry.metrics) {
             let captures = wish.entry.and_then(|entry| entry.capture.as_ref());
@@ -189,8 +189,8 @@ impl Function {
                 match self.fetch(&wanted, &Wish { stubs: false, ..*wish }) {
                     Ok((kind, program, _)) if is_number(kind) => Ok(program),
                     Ok(_) => Err(format!("`{name}` is no integer")),
-                    Err(Fault::Wrong(message)) => Err(message),
-                    Err(Fault::Unobservable(reason)) => {
+                    Err(CaptureFault::Wrong(message)) => Err(message),
+                    Err(CaptureFault::Unobservable(reason)) => {
                         *unobservable.borrow_mut() = Some(reason);
                         Ok(vec![Op::number(0)])
                     }
@@ -202,7 +202,7 @@ impl Function {
                 dropped.push(Dropped { name, c_type, reason: DropReason::Unobservable(reason) });
                 continue;
             }
-            metrics.push(Metric {
+            metrics.push(MetricSpec {
                 name: name.clone(),
                 unit: MetricUnit::of(name),
                 role: None,
@@ -216,13 +216,13 @@ impl Function {
 }
 
 #[derive(Default)]
-struct Captured {
-    columns: Vec<Column>,
+struct CapturedColumns {
+    columns: Vec<ValueSpec>,
     dropped: Vec<Dropped>,
 }
 
-impl Captured {
-    fn add(&mut self, function: &Function, wanted: &Wanted, wish: &Wish) -> Result<(), String> {
+impl CapturedColumns {
+    fn add(&mut self, function: &DescribedFunction, wanted: &Wanted, wish: &Wish) -> Result<(), String> {
         if wanted.root == "errno" {
             return self.add_errno(wish);
         }
@@ -243,7 +243,7 @@ impl Captured {
         }
         match function.fetch(wanted, wish) {
             Ok(_) if self.columns.len() >= MOST_COLUMNS => drop(DropReason::NoRoom),
-            Ok((ctype, program, at)) => self.columns.push(Column {
+            Ok((ctype, program, at)) => self.columns.push(ValueSpec {
                 name: wanted.name.clone(),
                 ctype,
                 c_type: if wanted.is_plain() { c_type } else { format!("{wanted} ({c_type})") },
@@ -253,8 +253,8 @@ impl Captured {
                 role: None,
                 condition: None,
             }),
-            Err(Fault::Unobservable(reason)) => drop(DropReason::Unobservable(reason)),
-            Err(Fault::Wrong(message)) => return Err(message),
+            Err(CaptureFault::Unobservable(reason)) => drop(DropReason::Unobservable(reason)),
+            Err(CaptureFault::Wrong(message)) => return Err(message),
         }
         Ok(())
     }
@@ -264,7 +264,7 @@ impl Captured {
         let condition = condition.filter(|(name, ..)| self.columns.iter().any(|column| column.name == *name)).map(
             |(name, comparison, value)| Condition { column: name.clone(), comparison: *comparison, value: *value },
         );
-        self.columns.push(Column {
+        self.columns.push(ValueSpec {
             name: "errno".to_owned(),
             ctype: ColumnType::Signed(4),
             c_type: "int".to_owned(),
@@ -280,7 +280,7 @@ impl Captured {
 
 /// The signature of a function of which nothing is known: the registers of the first six integer arguments.
 #[must_use]
-pub fn raw(name: &str) -> (Signature, Program) {
+pub fn raw(name: &str) -> (Signature, FetchProgram) {
     let word = || Type::Integer { bytes: 8, signed: false };
     let param = |_| Declared { name: None, ctype: word(), c_type: "?".to_owned() };
     let description = Description {
@@ -288,7 +288,7 @@ pub fn raw(name: &str) -> (Signature, Program) {
         result: word(),
         variadic: false,
         by_reference: false,
-        source: Source::Raw,
+        source: SaidBy::Raw,
     };
     let wish = Wish { columns: None, entry: None, dialect: &Dialect::default(), no_strings: false, stubs: false };
     // Six registers and a result have a name each, and room.

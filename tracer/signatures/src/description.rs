@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::prototype::Declared;
-use crate::{Location, Reason, Source, Type, abi};
+use crate::{AbiPlace, Cause, SaidBy, Type, abi};
 
 /// What somebody says of a function.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Description {
     /// It takes numbers by reference, as Fortran does: what pointers to numbers point to is captured.
     pub by_reference: bool,
     /// Who says so.
-    pub source: Source,
+    pub source: SaidBy,
 }
 
 impl Description {
@@ -55,11 +55,11 @@ impl Description {
 
 /// Whether two may be true of one function, which takes arguments and returns a result in these places. Places that
 /// one of them does not know may be anywhere.
-fn agree(one: (Vec<Location>, Location), other: (Vec<Location>, Location)) -> bool {
-    let is_unknown = |location: &Location| {
+fn agree(one: (Vec<AbiPlace>, AbiPlace), other: (Vec<AbiPlace>, AbiPlace)) -> bool {
+    let is_unknown = |location: &AbiPlace| {
         matches!(
             location,
-            Location::Unobservable(Reason::UnknownType(_) | Reason::Behind(_) | Reason::MaybePacked | Reason::Disputed)
+            AbiPlace::Unobservable(Cause::UnknownType(_) | Cause::Behind(_) | Cause::MaybePacked | Cause::Disputed)
         )
     };
     let ours = one.0.iter().chain([&one.1]);

@@ -1,17 +1,17 @@
 //! `errno`, whose place only the C library knows.
 
-use crate::{Code, DropReason, Dropped, Program, Reason, Signature, Slots};
+use crate::{Cause, DropReason, Dropped, FetchProgram, OpCode, Signature, Slots};
 
 /// Leaves out what depends on `errno`, of a function of another library. The program keeps its operations.
-pub fn leave_out_errno(signature: &mut Signature, program: &mut Program) {
-    let of_errno = (0..).zip(&program.fetches).filter(|(_, fetch)| fetch.op.code == Code::ErrnoAddress);
+pub fn leave_out_errno(signature: &mut Signature, program: &mut FetchProgram) {
+    let of_errno = (0..).zip(&program.fetches).filter(|(_, fetch)| fetch.op.code == OpCode::ErrnoAddress);
     let errno = of_errno.fold(0_u16, |all, (place, _)| all | 1 << place);
     let Signature { columns, metrics, dropped, .. } = signature;
     let columns = leave_out(columns, &mut program.columns, errno).map(|column| (column.name, column.c_type));
     let metrics =
         leave_out(metrics, &mut program.metrics, errno).map(|metric| (metric.name, metric.unit.name().to_owned()));
     dropped.extend(columns.chain(metrics).map(|(name, c_type)| {
-        let reason = DropReason::Unobservable(Reason::OtherLibrary);
+        let reason = DropReason::Unobservable(Cause::OtherLibrary);
         Dropped { name, c_type, reason }
     }));
 }

@@ -20,7 +20,7 @@ pub enum Error {
     #[error("failed to understand {origin}: {message}")]
     Table {
         /// Where it stands.
-        origin: Origin,
+        origin: TableLine,
         /// What is wrong.
         message: String,
     },
@@ -36,7 +36,7 @@ pub enum Error {
 
 /// A line of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct TableLine {
     /// The user's file; `None` for the built-in table.
     pub path: Option<PathBuf>,
     /// The name of the built-in table; empty for the user's file.
@@ -45,7 +45,7 @@ pub struct Origin {
     pub line: usize,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for TableLine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.path {
             Some(path) => write!(formatter, "`{}:{}`", path.display(), self.line),

@@ -2,7 +2,7 @@
 
 use crate::lexer::{Lexer, Token};
 use crate::prototype::{self, Types};
-use crate::{Code, Comparison, Op};
+use crate::{Comparison, Op, OpCode};
 
 /// Expressions nested deeper than this are a mistake.
 const DEEPEST: u32 = 20;
@@ -16,7 +16,7 @@ pub fn parse(
     types: &Types,
     program_of: &dyn Fn(&str) -> Result<Vec<Op>, String>,
 ) -> Result<Vec<Op>, String> {
-    let mut reader = Reader { lexer: Lexer::new(text)?, types, program_of, program: Vec::new(), depth: 0 };
+    let mut reader = ExpressionParser { lexer: Lexer::new(text)?, types, program_of, program: Vec::new(), depth: 0 };
     reader.sum()?;
     reader.lexer.end()?;
     Ok(reader.program)
@@ -48,7 +48,7 @@ pub fn condition(text: &str) -> Result<(String, Comparison, i64), String> {
     Ok((name, comparison, value))
 }
 
-struct Reader<'a> {
+struct ExpressionParser<'a> {
     lexer: Lexer<'a>,
     types: &'a Types,
     program_of: &'a dyn Fn(&str) -> Result<Vec<Op>, String>,
@@ -56,7 +56,7 @@ struct Reader<'a> {
     depth: u32,
 }
 
-impl Reader<'_> {
+impl ExpressionParser<'_> {
     fn sum(&mut self) -> Result<(), String> {
         self.depth += 1;
         if self.depth > DEEPEST {
@@ -65,8 +65,8 @@ impl Reader<'_> {
         self.product()?;
         loop {
             let code = match () {
-                () if self.lexer.eat("+") => Code::Add,
-                () if self.lexer.eat("-") => Code::Subtract,
+                () if self.lexer.eat("+") => OpCode::Add,
+                () if self.lexer.eat("-") => OpCode::Subtract,
                 () => break,
             };
             self.product()?;
@@ -80,7 +80,7 @@ impl Reader<'_> {
         self.factor()?;
         while self.lexer.eat("*") {
             self.factor()?;
-            self.program.push(Op::binary(Code::Multiply));
+            self.program.push(Op::binary(OpCode::Multiply));
         }
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Reader<'_> {
                 self.lexer.expect(",")?;
                 self.sum()?;
                 self.lexer.expect(")")?;
-                self.program.push(Op::binary(if name == "max" { Code::Max } else { Code::Min }));
+                self.program.push(Op::binary(if name == "max" { OpCode::Max } else { OpCode::Min }));
             }
             Some(Token::Name(name)) => {
                 let program = (self.program_of)(name)?;

@@ -2,7 +2,7 @@
 //!
 //! A [`Signature`] says which parameters a function has, where the System V ABI for x86-64 puts each of them, and
 //! which of their values are of interest. Its columns are fetched by programs that are data ([`Op`]), which the kernel
-//! side interprets: no code is generated. What cannot be fetched is never guessed; a [`Reason`] says why.
+//! side interprets: no code is generated. What cannot be fetched is never guessed; a [`Cause`] says why.
 //!
 //! Names and types come from files that others wrote and may be hostile: readers bound what they take, and whoever
 //! prints a name escapes it.
@@ -29,18 +29,18 @@ mod selection;
 mod signature;
 mod table;
 
-pub use assemble::{Fetch, Program, Slots, assemble};
-pub use book::{Asked, Book, Known, Request, Subject};
+pub use assemble::{Fetch, FetchProgram, Slots, assemble};
+pub use book::{Asked, Book, Lookup, Request, TracedLibrary};
 pub use column::{
-    At, Code, Column, ColumnType, Comparison, Condition, MOST_OPS, MOST_TEXT, MOST_VALUE_WORDS, Metric, MetricUnit, Op,
-    Register, Width,
+    At, ColumnType, Comparison, Condition, MOST_OPS, MOST_TEXT, MOST_VALUE_WORDS, MetricSpec, MetricUnit, Op, OpCode,
+    Register, ValueSpec, Width,
 };
 pub use ctype::{Class, Field, Structure, Type};
 pub use errno::leave_out_errno;
-pub use error::{Error, Origin};
-pub use location::{Location, Reason};
+pub use error::{Error, TableLine};
+pub use location::{AbiPlace, Cause};
 pub use role::{Event, Role};
-pub use signature::{DropReason, Dropped, Param, Signature, Source, Unknown};
+pub use signature::{DropReason, Dropped, NotKnown, Param, SaidBy, Signature};
 
 #[cfg(test)]
 mod tests;

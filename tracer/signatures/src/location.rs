@@ -9,7 +9,7 @@ use crate::Register;
 /// For arguments that is at the function's first instruction; a probe that sits elsewhere must follow the value. For
 /// results it is behind the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
+pub enum AbiPlace {
     /// In the low bytes of this register.
     Register(Register),
     /// In memory, so many bytes above the stack pointer, which points at the return address: the first is at 8.
@@ -17,16 +17,16 @@ pub enum Location {
     /// In the low bytes of a vector register.
     Xmm(u8),
     /// In two registers, the lower eight bytes first.
-    Split([Box<Location>; 2]),
+    Split([Box<AbiPlace>; 2]),
     /// In memory, at the address that is here: a large structure that is returned, and one of C++ that is no plain data.
-    Behind(Box<Location>),
+    Behind(Box<AbiPlace>),
     /// It cannot be read.
-    Unobservable(Reason),
+    Unobservable(Cause),
 }
 
 /// Why a value cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum Cause {
     /// It is in this vector register, which only stubs can read.
     Xmm(u8),
     /// It is a result in this vector register, which nothing can read.
@@ -63,28 +63,28 @@ pub enum Reason {
     Void,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for Cause {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Xmm(number) => {
+            Cause::Xmm(number) => {
                 write!(formatter, "in xmm{number}, which probes cannot read; stubs can: `rtrace run --stubs`")
             }
-            Reason::XmmResult(number) => write!(formatter, "a result in xmm{number}, which probes cannot read"),
-            Reason::X87 => formatter.write_str("a result in an x87 register, which probes cannot read"),
-            Reason::SecondRegister => formatter.write_str("the second half of a result, in rdx"),
-            Reason::TooWide => formatter.write_str("wider than 64 bits"),
-            Reason::UnknownType(name) => write!(formatter, "the type `{name}` is not known"),
-            Reason::Behind(name) => write!(formatter, "behind `{name}`, whose type is not known"),
-            Reason::NotPlain => formatter.write_str("no single value"),
-            Reason::BitField => formatter.write_str("a bit field"),
-            Reason::Empty => formatter.write_str("empty, so it is not passed"),
-            Reason::NoMember(name) => write!(formatter, "`{name}` is not known of this implementation's handles"),
-            Reason::NoTarget => formatter.write_str("points to something of unknown size"),
-            Reason::MaybePacked => formatter.write_str("on the stack, in a place that is not certain if it is packed"),
-            Reason::OtherLibrary => formatter.write_str("known to functions of the C library only"),
-            Reason::Disputed => formatter.write_str("in a place on which compilers disagree"),
-            Reason::Variadic => formatter.write_str("in the variable part of the arguments"),
-            Reason::Void => formatter.write_str("the function returns nothing"),
+            Cause::XmmResult(number) => write!(formatter, "a result in xmm{number}, which probes cannot read"),
+            Cause::X87 => formatter.write_str("a result in an x87 register, which probes cannot read"),
+            Cause::SecondRegister => formatter.write_str("the second half of a result, in rdx"),
+            Cause::TooWide => formatter.write_str("wider than 64 bits"),
+            Cause::UnknownType(name) => write!(formatter, "the type `{name}` is not known"),
+            Cause::Behind(name) => write!(formatter, "behind `{name}`, whose type is not known"),
+            Cause::NotPlain => formatter.write_str("no single value"),
+            Cause::BitField => formatter.write_str("a bit field"),
+            Cause::Empty => formatter.write_str("empty, so it is not passed"),
+            Cause::NoMember(name) => write!(formatter, "`{name}` is not known of this implementation's handles"),
+            Cause::NoTarget => formatter.write_str("points to something of unknown size"),
+            Cause::MaybePacked => formatter.write_str("on the stack, in a place that is not certain if it is packed"),
+            Cause::OtherLibrary => formatter.write_str("known to functions of the C library only"),
+            Cause::Disputed => formatter.write_str("in a place on which compilers disagree"),
+            Cause::Variadic => formatter.write_str("in the variable part of the arguments"),
+            Cause::Void => formatter.write_str("the function returns nothing"),
         }
     }
 }

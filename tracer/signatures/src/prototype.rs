@@ -56,7 +56,7 @@ pub fn parse(text: &str, types: &Types) -> Result<Prototype, String> {
     let Some(Derivation::Function(list)) = derivations.next() else {
         return Err(format!("`{name}` is no function in `{text}`: `(` expected behind it"));
     };
-    let Some(List { params, variadic }) = list else {
+    let Some(ParamList { params, variadic }) = list else {
         return Err(format!("`()` does not say which parameters `{name}` has: write `(void)` for none"));
     };
     let result = derived(base, derivations.as_slice());
@@ -166,10 +166,10 @@ enum Derivation {
     /// Its size, if it is said as a number.
     Array(Option<u64>),
     /// The parameters, if they are said.
-    Function(Option<List>),
+    Function(Option<ParamList>),
 }
 
-struct List {
+struct ParamList {
     params: Vec<Declared>,
     variadic: bool,
 }
@@ -431,24 +431,24 @@ impl Parser<'_> {
     }
 
     /// The parameters up to the closing parenthesis; nothing for `()`.
-    fn parameters(&mut self) -> Result<Option<List>, String> {
+    fn parameters(&mut self) -> Result<Option<ParamList>, String> {
         if self.lexer.eat(")") {
             return Ok(None);
         }
         if (self.lexer.peek(), self.lexer.ahead(1)) == (Some(Token::Name("void")), Some(Token::Sign(")"))) {
             self.lexer.next();
             self.lexer.next();
-            return Ok(Some(List { params: Vec::new(), variadic: false }));
+            return Ok(Some(ParamList { params: Vec::new(), variadic: false }));
         }
         let mut params = Vec::new();
         loop {
             if self.lexer.eat("...") {
                 self.lexer.expect(")")?;
-                return Ok(Some(List { params, variadic: true }));
+                return Ok(Some(ParamList { params, variadic: true }));
             }
             params.push(self.deeper(Parser::parameter)?);
             if self.lexer.eat(")") {
-                return Ok(Some(List { params, variadic: false }));
+                return Ok(Some(ParamList { params, variadic: false }));
             }
             if !self.lexer.eat(",") {
                 return Err(self.lexer.wanted("`,` or `)`"));

@@ -1,11 +1,11 @@
 //! Fetch programs of values: from where a value is and what it is, to the operations that read it.
 
-use crate::{At, Code, ColumnType, Location, Op, Reason, Register, Type, Width};
+use crate::{AbiPlace, At, Cause, ColumnType, Op, OpCode, Register, Type, Width};
 
 /// A value that can be pointed at: where it is, and what it is.
 #[derive(Clone, Debug)]
-pub struct Place {
-    base: Base,
+pub struct ValuePlace {
+    base: PlaceBase,
     /// Bytes from there.
     offset: u64,
     bits: Option<(u8, u8)>,
@@ -14,50 +14,50 @@ pub struct Place {
 }
 
 #[derive(Clone, Debug)]
-enum Base {
-    Location(Location),
+enum PlaceBase {
+    Location(AbiPlace),
     /// In memory, at the address that these operations push, read then.
     Memory(Vec<Op>, At),
 }
 
-impl Place {
+impl ValuePlace {
     /// An argument or a result.
     #[must_use]
-    pub fn new(location: &Location, ctype: &Type) -> Place {
+    pub fn new(location: &AbiPlace, ctype: &Type) -> ValuePlace {
         let base = match location {
-            Location::Behind(address) => match register_of(address) {
+            AbiPlace::Behind(address) => match register_of(address) {
                 // The address in rax is that of a result: it is written when the function returns.
-                Some(Register::Rax) => Base::Memory(vec![load(Register::Rax, Width::WORD)], At::Exit),
+                Some(Register::Rax) => PlaceBase::Memory(vec![load(Register::Rax, Width::WORD)], At::Exit),
                 _ => match read(address, 0, Width::WORD) {
-                    Ok(program) => Base::Memory(program, At::Enter),
-                    Err(reason) => Base::Location(Location::Unobservable(reason)),
+                    Ok(program) => PlaceBase::Memory(program, At::Enter),
+                    Err(reason) => PlaceBase::Location(AbiPlace::Unobservable(reason)),
                 },
             },
-            other => Base::Location(other.clone()),
+            other => PlaceBase::Location(other.clone()),
         };
-        Place { base, offset: 0, bits: None, ctype: ctype.clone() }
+        ValuePlace { base, offset: 0, bits: None, ctype: ctype.clone() }
     }
 
     /// What its value, a pointer, points to.
     ///
     /// # Errors
     /// It is no pointer, or its value cannot be read.
-    pub fn target(&self, at: At) -> Result<Place, Reason> {
-        let Type::Pointer(to) = &self.ctype else { return Err(Reason::NoTarget) };
+    pub fn target(&self, at: At) -> Result<ValuePlace, Cause> {
+        let Type::Pointer(to) = &self.ctype else { return Err(Cause::NoTarget) };
         let (_, program) = self.value()?;
         let at = at.max(self.at());
-        Ok(Place { base: Base::Memory(program, at), offset: 0, bits: None, ctype: (**to).clone() })
+        Ok(ValuePlace { base: PlaceBase::Memory(program, at), offset: 0, bits: None, ctype: (**to).clone() })
     }
 
     /// The same bytes as another type, some bytes further.
     #[must_use]
-    pub fn cast(&self, offset: u64, ctype: Type) -> Place {
-        Place { offset: self.offset.saturating_add(offset), ctype, ..self.clone() }
+    pub fn cast(&self, offset: u64, ctype: Type) -> ValuePlace {
+        ValuePlace { offset: self.offset.saturating_add(offset), ctype, ..self.clone() }
     }
 
     /// A member of a structure, also one of an unnamed structure in it.
     #[must_use]
-    pub fn member(&self, name: &str) -> Option<Place> {
+    pub fn member(&self, name: &str) -> Option<ValuePlace> {
         self.members().into_iter().find_map(|(known, place)| match known {
             "" => place.member(name),
             known => (known == name).then_some(place),
@@ -66,11 +66,11 @@ impl Place {
 
     /// The members of a structure.
     #[must_use]
-    pub fn members(&self) -> Vec<(&str, Place)> {
+    pub fn members(&self) -> Vec<(&str, ValuePlace)> {
         let Type::Struct(structure) = &self.ctype else { return Vec::new() };
         let place = |field: &crate::Field| {
             let place = self.cast(field.offset, field.ctype.clone());
-            Place { bits: field.bits, ..place }
+            ValuePlace { bits: field.bits, ..place }
         };
         structure.fields.iter().map(|field| (field.name.as_str(), place(field))).collect()
     }
@@ -79,8 +79,8 @@ impl Place {
     #[must_use]
     pub fn at(&self) -> At {
         match &self.base {
-            Base::Memory(_, at) => *at,
-            Base::Location(location) => match is_result(location) {
+            PlaceBase::Memory(_, at) => *at,
+            PlaceBase::Location(location) => match is_result(location) {
                 true => At::Exit,
                 false => At::Enter,
             },
@@ -91,9 +91,9 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn value(&self) -> Result<(ColumnType, Vec<Op>), Reason> {
+    pub fn value(&self) -> Result<(ColumnType, Vec<Op>), Cause> {
         if self.bits.is_some() {
-            return Err(Reason::BitField);
+            return Err(Cause::BitField);
         }
         if self.ctype == Type::LongDouble {
             let mut program = self.word(0, Width::WORD)?;
@@ -102,10 +102,10 @@ impl Place {
         }
         let Some((kind, width)) = self.ctype.scalar() else {
             return Err(match &self.ctype {
-                Type::Integer { .. } | Type::Vector(_) | Type::Complex(_) => Reason::TooWide,
-                Type::Named(name) => Reason::UnknownType(name.clone()),
-                Type::Void | Type::Function => Reason::NoTarget,
-                _ => Reason::NotPlain,
+                Type::Integer { .. } | Type::Vector(_) | Type::Complex(_) => Cause::TooWide,
+                Type::Named(name) => Cause::UnknownType(name.clone()),
+                Type::Void | Type::Function => Cause::NoTarget,
+                _ => Cause::NotPlain,
             });
         };
         Ok((kind, self.word(0, width)?))
@@ -115,31 +115,31 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn text(&self, max: u8, at: At) -> Result<Vec<Op>, Reason> {
+    pub fn text(&self, max: u8, at: At) -> Result<Vec<Op>, Cause> {
         let (mut program, at) = match (&self.ctype, &self.base) {
             (Type::Pointer(_), _) => (self.value()?.1, at.max(self.at())),
-            (_, Base::Memory(address, own)) => {
+            (_, PlaceBase::Memory(address, own)) => {
                 let mut program = address.clone();
                 if self.offset > 0 {
-                    let offset = Op::number(i32::try_from(self.offset).map_err(|_| Reason::TooWide)?);
-                    program.extend([offset, Op::binary(Code::Add)]);
+                    let offset = Op::number(i32::try_from(self.offset).map_err(|_| Cause::TooWide)?);
+                    program.extend([offset, Op::binary(OpCode::Add)]);
                 }
                 (program, at.max(*own))
             }
-            _ => return Err(Reason::NotPlain),
+            _ => return Err(Cause::NotPlain),
         };
-        program.push(Op::new(Code::Text, max.into(), Width::WORD, at));
+        program.push(Op::new(OpCode::Text, max.into(), Width::WORD, at));
         Ok(program)
     }
 
-    fn word(&self, offset: u64, width: Width) -> Result<Vec<Op>, Reason> {
+    fn word(&self, offset: u64, width: Width) -> Result<Vec<Op>, Cause> {
         let offset = self.offset.saturating_add(offset);
         match &self.base {
-            Base::Location(location) => read(location, offset, width),
-            Base::Memory(address, at) => {
-                let offset = i32::try_from(offset).map_err(|_| Reason::TooWide)?;
+            PlaceBase::Location(location) => read(location, offset, width),
+            PlaceBase::Memory(address, at) => {
+                let offset = i32::try_from(offset).map_err(|_| Cause::TooWide)?;
                 let mut program = address.clone();
-                program.push(Op::new(Code::Memory, offset, width, *at));
+                program.push(Op::new(OpCode::Memory, offset, width, *at));
                 Ok(program)
             }
         }
@@ -147,52 +147,54 @@ impl Place {
 }
 
 /// The operations that read some bytes of what is at a location.
-fn read(location: &Location, offset: u64, width: Width) -> Result<Vec<Op>, Reason> {
+fn read(location: &AbiPlace, offset: u64, width: Width) -> Result<Vec<Op>, Cause> {
     match location {
-        Location::Register(register) => part(offset, width, |width| load(*register, width)),
-        Location::Xmm(number) => part(offset, width, |width| Op::new(Code::Vector, (*number).into(), width, At::Enter)),
-        Location::Stack(start) => {
-            let offset = u64::from(*start).saturating_add(offset);
-            let offset = i32::try_from(offset).map_err(|_| Reason::TooWide)?;
-            Ok(vec![Op::new(Code::Stack, offset, width, At::Enter)])
+        AbiPlace::Register(register) => part(offset, width, |width| load(*register, width)),
+        AbiPlace::Xmm(number) => {
+            part(offset, width, |width| Op::new(OpCode::Vector, (*number).into(), width, At::Enter))
         }
-        Location::Split(parts) => match offset {
+        AbiPlace::Stack(start) => {
+            let offset = u64::from(*start).saturating_add(offset);
+            let offset = i32::try_from(offset).map_err(|_| Cause::TooWide)?;
+            Ok(vec![Op::new(OpCode::Stack, offset, width, At::Enter)])
+        }
+        AbiPlace::Split(parts) => match offset {
             0..8 => read(&parts[0], offset, width),
             8..16 => read(&parts[1], offset - 8, width),
-            _ => Err(Reason::TooWide),
+            _ => Err(Cause::TooWide),
         },
-        Location::Behind(_) => Err(Reason::NotPlain),
-        Location::Unobservable(reason) => Err(reason.clone()),
+        AbiPlace::Behind(_) => Err(Cause::NotPlain),
+        AbiPlace::Unobservable(reason) => Err(reason.clone()),
     }
 }
 
 /// The operations that read some bytes of a register.
-fn part(offset: u64, width: Width, load: impl Fn(Width) -> Op) -> Result<Vec<Op>, Reason> {
+fn part(offset: u64, width: Width, load: impl Fn(Width) -> Op) -> Result<Vec<Op>, Cause> {
     match offset {
         0 => Ok(vec![load(width)]),
-        1..8 => Ok(vec![load(Width::WORD), Op::new(Code::Shift, 8 * offset as i32, width, At::Enter)]),
-        _ => Err(Reason::TooWide),
+        1..8 => Ok(vec![load(Width::WORD), Op::new(OpCode::Shift, 8 * offset as i32, width, At::Enter)]),
+        _ => Err(Cause::TooWide),
     }
 }
 
 fn load(register: Register, width: Width) -> Op {
     match register {
-        Register::Rax => Op::new(Code::Result, 0, width, At::Exit),
-        register => Op::new(Code::Register, register as i32, width, At::Enter),
+        Register::Rax => Op::new(OpCode::Result, 0, width, At::Exit),
+        register => Op::new(OpCode::Register, register as i32, width, At::Enter),
     }
 }
 
-fn register_of(location: &Location) -> Option<Register> {
+fn register_of(location: &AbiPlace) -> Option<Register> {
     match location {
-        Location::Register(register) => Some(*register),
+        AbiPlace::Register(register) => Some(*register),
         _ => None,
     }
 }
 
 /// Whether a location is that of a result: `rax` takes no argument.
-fn is_result(location: &Location) -> bool {
+fn is_result(location: &AbiPlace) -> bool {
     match location {
-        Location::Split(parts) => parts.iter().any(|part| is_result(part)),
+        AbiPlace::Split(parts) => parts.iter().any(|part| is_result(part)),
         location => register_of(location) == Some(Register::Rax),
     }
 }

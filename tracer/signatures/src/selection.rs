@@ -8,34 +8,34 @@ use crate::lexer::{Lexer, Token};
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Selection {
-    items: Vec<Item>,
+pub struct ValueSelection {
+    items: Vec<SelectionItem>,
     /// Six registers of functions of which nothing is known.
     pub raw: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Item {
+struct SelectionItem {
     pattern: String,
     matcher: GlobMatcher,
     /// `None` for what the table says, or all.
     columns: Option<Vec<Wanted>>,
 }
 
-impl Selection {
+impl ValueSelection {
     /// Reads a selection; an empty one is all functions whose signature is known.
     ///
     /// # Errors
     /// A part of it is wrong.
-    pub fn parse(text: &str) -> Result<Selection, Error> {
-        let mut selection = Selection::default();
+    pub fn parse(text: &str) -> Result<ValueSelection, Error> {
+        let mut selection = ValueSelection::default();
         for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
             if part == "raw" {
                 selection.raw = true;
                 continue;
             }
             let faulty = |message| Error::Selection { selection: part.to_owned(), message };
-            selection.items.push(Item::parse(part).map_err(faulty)?);
+            selection.items.push(SelectionItem::parse(part).map_err(faulty)?);
         }
         Ok(selection)
     }
@@ -52,13 +52,13 @@ impl Selection {
     /// The parts that name no function of these.
     #[must_use]
     pub fn unmatched<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
-        let is_unmatched = |item: &&Item| !names.iter().any(|name| item.matcher.is_match(name));
+        let is_unmatched = |item: &&SelectionItem| !names.iter().any(|name| item.matcher.is_match(name));
         self.items.iter().filter(is_unmatched).map(|item| item.pattern.as_str()).collect()
     }
 }
 
-impl Item {
-    fn parse(text: &str) -> Result<Item, String> {
+impl SelectionItem {
+    fn parse(text: &str) -> Result<SelectionItem, String> {
         let end = text.find(['(', ' ', '-']).unwrap_or(text.len());
         let (pattern, rest) = text.split_at(end);
         if pattern.is_empty() {
@@ -87,6 +87,6 @@ impl Item {
             }
         }
         lexer.end()?;
-        Ok(Item { pattern: pattern.to_owned(), matcher: glob.compile_matcher(), columns })
+        Ok(SelectionItem { pattern: pattern.to_owned(), matcher: glob.compile_matcher(), columns })
     }
 }

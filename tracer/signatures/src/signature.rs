@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::{Column, Event, Location, Metric, Reason, Type};
+use crate::{AbiPlace, Cause, Event, MetricSpec, Type, ValueSpec};
 
 /// What is known of one function, and what is captured of its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,15 +15,15 @@ pub struct Signature {
     /// The type of its result; `None` if it returns nothing.
     pub result: Option<Type>,
     /// Where its result is behind the call.
-    pub result_location: Location,
+    pub result_location: AbiPlace,
     /// Whether more arguments may follow the fixed ones.
     pub variadic: bool,
     /// Who says so.
-    pub source: Source,
+    pub source: SaidBy,
     /// What is captured of each call.
-    pub columns: Vec<Column>,
+    pub columns: Vec<ValueSpec>,
     /// What is counted on each call.
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<MetricSpec>,
     /// What the function does, for consumers that do not know it.
     pub event: Option<Event>,
     /// What was wanted and is not captured, with the reason.
@@ -40,12 +40,12 @@ pub struct Param {
     /// Its type as C or the debug information says it, for people.
     pub c_type: String,
     /// Where it is at the function's first instruction.
-    pub location: Location,
+    pub location: AbiPlace,
 }
 
 /// Who says what the parameters of a function are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SaidBy {
     /// The user's file, and the line in it.
     File(PathBuf, usize),
     /// The built-in table: its file, such as `mpi`, and the line in it.
@@ -58,21 +58,21 @@ pub enum Source {
     Raw,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SaidBy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::File(path, line) => write!(formatter, "{}:{line}", path.display()),
-            Source::Table(name, line) => write!(formatter, "built-in table {name}.toml:{line}"),
-            Source::Library(path) => write!(formatter, "debug information in {}", path.display()),
-            Source::Caller(path) => write!(formatter, "debug information of the caller {}", path.display()),
-            Source::Raw => formatter.write_str("raw registers"),
+            SaidBy::File(path, line) => write!(formatter, "{}:{line}", path.display()),
+            SaidBy::Table(name, line) => write!(formatter, "built-in table {name}.toml:{line}"),
+            SaidBy::Library(path) => write!(formatter, "debug information in {}", path.display()),
+            SaidBy::Caller(path) => write!(formatter, "debug information of the caller {}", path.display()),
+            SaidBy::Raw => formatter.write_str("raw registers"),
         }
     }
 }
 
 /// Why nothing is known of a function that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unknown {
+pub enum NotKnown {
     /// Neither a table nor debug information speaks of it.
     Silence,
     /// The compiler changed its parameters, as its symbol says.
@@ -87,15 +87,15 @@ pub enum Unknown {
     Unusual,
 }
 
-impl fmt::Display for Unknown {
+impl fmt::Display for NotKnown {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Unknown::Silence => "no table and no debug information says its parameters",
-            Unknown::Changed => "the compiler changed its parameters, as its symbol says",
-            Unknown::Contradiction => "declarations in the program that calls it contradict each other",
-            Unknown::Local => "the compiler may have changed its parameters, as no other file can call it",
-            Unknown::Merged => "functions with other parameters have the same code",
-            Unknown::Unusual => "it is not called as functions are on this platform, says its debug information",
+            NotKnown::Silence => "no table and no debug information says its parameters",
+            NotKnown::Changed => "the compiler changed its parameters, as its symbol says",
+            NotKnown::Contradiction => "declarations in the program that calls it contradict each other",
+            NotKnown::Local => "the compiler may have changed its parameters, as no other file can call it",
+            NotKnown::Merged => "functions with other parameters have the same code",
+            NotKnown::Unusual => "it is not called as functions are on this platform, says its debug information",
         })
     }
 }
@@ -115,7 +115,7 @@ pub struct Dropped {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DropReason {
     /// It cannot be read.
-    Unobservable(Reason),
+    Unobservable(Cause),
     /// The values before it take all operations, or all words, that there are for one function.
     NoRoom,
     /// It is text, and `--no-strings` is given.

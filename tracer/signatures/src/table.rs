@@ -13,7 +13,7 @@ use toml::Spanned;
 use crate::capture::Wanted;
 use crate::description::Description;
 use crate::prototype::{self, Types};
-use crate::{Error, Event, Field, Origin, Role, Source, Structure, Type, expression};
+use crate::{Error, Event, Field, Role, SaidBy, Structure, TableLine, Type, expression};
 
 /// Tables are read whole; a longer one is a mistake.
 const LONGEST: usize = 4 << 20;
@@ -70,19 +70,19 @@ struct RawFunction {
 
 /// One table.
 #[derive(Debug)]
-pub struct Table {
-    origin: Origin,
+pub struct SignatureTable {
+    origin: TableLine,
     libraries: Vec<String>,
     symbols: Vec<String>,
     types: Types,
-    handles: Vec<Handle>,
-    entries: Vec<Entry>,
+    handles: Vec<HandleType>,
+    entries: Vec<TableEntry>,
     by_name: HashMap<String, usize>,
 }
 
 /// What is said of one function.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct TableEntry {
     /// The function's name.
     pub name: String,
     /// Its prototype; `None` if debug information has to say it.
@@ -103,7 +103,7 @@ pub struct Entry {
 
 /// A type that differs between implementations of a library.
 #[derive(Debug)]
-struct Handle {
+struct HandleType {
     name: String,
     implementations: Vec<Implementation>,
 }
@@ -125,15 +125,15 @@ pub struct Dialect {
     pub parts: Types,
 }
 
-impl Table {
+impl SignatureTable {
     /// Reads and checks a table. The name is that of a built-in one.
     ///
     /// # Errors
     /// Something in it is wrong.
-    pub fn parse(text: &str, path: Option<&Path>, name: &'static str) -> Result<Table, Error> {
-        let origin = Origin { path: path.map(Path::to_owned), name, line: 1 };
+    pub fn parse(text: &str, path: Option<&Path>, name: &'static str) -> Result<SignatureTable, Error> {
+        let origin = TableLine { path: path.map(Path::to_owned), name, line: 1 };
         let faulty = |at: Range<usize>, message: String| Error::Table {
-            origin: Origin { line: line_of(text, at.start), ..origin.clone() },
+            origin: TableLine { line: line_of(text, at.start), ..origin.clone() },
             message,
         };
         if text.len() > LONGEST {
@@ -156,10 +156,10 @@ impl Table {
                     .map_err(|error| faulty(fields.span(), error))?;
                 found.push(implementation);
             }
-            handles.push(Handle { name: name.clone(), implementations: found });
+            handles.push(HandleType { name: name.clone(), implementations: found });
         }
         let RawLibrary { names: libraries, symbols, .. } = raw.library;
-        let mut table = Table {
+        let mut table = SignatureTable {
             origin: origin.clone(),
             libraries,
             symbols,
@@ -180,7 +180,7 @@ impl Table {
         Ok(table)
     }
 
-    fn add(&mut self, mut entry: Entry, aliases: &[String], dialect: &Dialect) -> Result<(), String> {
+    fn add(&mut self, mut entry: TableEntry, aliases: &[String], dialect: &Dialect) -> Result<(), String> {
         if let Some(c) = &entry.c {
             let prototype = prototype::parse(c, &dialect.types)?;
             let unknown = prototype.params.iter().map(|param| &param.ctype).chain([&prototype.result]);
@@ -229,13 +229,13 @@ impl Table {
 
     /// What it says of a function.
     #[must_use]
-    pub fn entry(&self, name: &str) -> Option<&Entry> {
+    pub fn entry(&self, name: &str) -> Option<&TableEntry> {
         self.by_name.get(name).and_then(|&place| self.entries.get(place))
     }
 
     /// All its functions, with their names.
     #[cfg(test)]
-    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &TableEntry)> {
         self.by_name.iter().map(|(name, &place)| (name.as_str(), &self.entries[place]))
     }
 
@@ -243,7 +243,7 @@ impl Table {
     ///
     /// # Errors
     /// The prototype is wrong in this dialect.
-    pub(crate) fn description(&self, entry: &Entry, dialect: &Dialect) -> Result<Option<Description>, Error> {
+    pub(crate) fn description(&self, entry: &TableEntry, dialect: &Dialect) -> Result<Option<Description>, Error> {
         let Some(c) = &entry.c else { return Ok(None) };
         let prototype = prototype::parse(c, &dialect.types).map_err(|message| self.fault(entry, message))?;
         Ok(Some(Description {
@@ -257,16 +257,16 @@ impl Table {
 
     /// That something is wrong with one of its entries.
     #[must_use]
-    pub fn fault(&self, entry: &Entry, message: String) -> Error {
-        Error::Table { origin: Origin { line: entry.line, ..self.origin.clone() }, message }
+    pub fn fault(&self, entry: &TableEntry, message: String) -> Error {
+        Error::Table { origin: TableLine { line: entry.line, ..self.origin.clone() }, message }
     }
 
     /// The source of what it says of a function.
     #[must_use]
-    pub fn source(&self, entry: &Entry) -> Source {
+    pub fn source(&self, entry: &TableEntry) -> SaidBy {
         match &self.origin.path {
-            Some(path) => Source::File(path.clone(), entry.line),
-            None => Source::Table(self.origin.name, entry.line),
+            Some(path) => SaidBy::File(path.clone(), entry.line),
+            None => SaidBy::Table(self.origin.name, entry.line),
         }
     }
 }
@@ -334,14 +334,14 @@ fn implementation(
     Ok(Implementation { symbol: symbol.to_owned(), parts: structure(ctype.bytes()), ctype })
 }
 
-type Fault = (Option<Range<usize>>, String);
+type TableFault = (Option<Range<usize>>, String);
 
 /// The functions of an entry: one, or one for each member of a family.
 fn entries(
     raw: &RawFunction,
     line: usize,
     families: &BTreeMap<String, BTreeMap<String, String>>,
-) -> Result<Vec<(Entry, Vec<String>)>, Fault> {
+) -> Result<Vec<(TableEntry, Vec<String>)>, TableFault> {
     let Some(family) = &raw.family else { return Ok(vec![entry(raw, line, &|text| text.to_owned())?]) };
     let members = families
         .get(family.get_ref())
@@ -352,7 +352,11 @@ fn entries(
     members.iter().map(member).collect()
 }
 
-fn entry(raw: &RawFunction, line: usize, fill: &dyn Fn(&str) -> String) -> Result<(Entry, Vec<String>), Fault> {
+fn entry(
+    raw: &RawFunction,
+    line: usize,
+    fill: &dyn Fn(&str) -> String,
+) -> Result<(TableEntry, Vec<String>), TableFault> {
     let at = |spanned: &Spanned<String>, message: String| (Some(spanned.span()), message);
     let name = match (&raw.c, &raw.name) {
         (Some(_), None) => String::new(),
@@ -377,7 +381,7 @@ fn entry(raw: &RawFunction, line: usize, fill: &dyn Fn(&str) -> String) -> Resul
     let metrics = raw.metrics.iter().map(|(name, text)| (name.clone(), fill(text.get_ref()))).collect();
     let c = raw.c.as_ref().map(|c| fill(c.get_ref()));
     let aliases = raw.aliases.iter().map(|alias| fill(alias)).collect();
-    Ok((Entry { name, c, line, capture, metrics, event, roles, errno }, aliases))
+    Ok((TableEntry { name, c, line, capture, metrics, event, roles, errno }, aliases))
 }
 
 /// The line of a byte, counted from 1.

@@ -10,16 +10,16 @@ use rtrace_code::calls::{Calls, calls_of};
 use rtrace_symbolizer::Image;
 
 /// The code of a file, and its functions.
-struct Code {
+struct BeginningCode {
     image: Image,
     ranges: Vec<std::ops::Range<u64>>,
 }
 
-impl Code {
-    fn of(path: &Path) -> Option<Code> {
+impl BeginningCode {
+    fn of(path: &Path) -> Option<BeginningCode> {
         let image = Image::open(path).ok()?;
         let ranges = image.code_ranges();
-        Some(Code { image, ranges })
+        Some(BeginningCode { image, ranges })
     }
 
     /// What the function that begins at a virtual address calls.
@@ -46,7 +46,7 @@ impl Code {
 /// loads.
 pub fn of(files: &[PathBuf]) -> Option<(&Path, Image, Vec<u64>)> {
     let (path, libraries) = files.split_first()?;
-    let program = Code::of(path)?;
+    let program = BeginningCode::of(path)?;
     let begins = program.calls(program.image.entry()?);
     let own = program.behind_pointers(&begins.targets);
     if !own.is_empty() {
@@ -57,7 +57,7 @@ pub fn of(files: &[PathBuf]) -> Option<(&Path, Image, Vec<u64>)> {
     libraries.iter().find_map(|path| {
         let outline = Image::open_outline(path).ok()?;
         outline.definitions().find(|definition| definition.name == slot.name)?;
-        let library = Code::of(path)?;
+        let library = BeginningCode::of(path)?;
         let named = library.image.definitions().filter(|definition| definition.name == slot.name);
         let functions: Vec<u64> = named.map(|definition| definition.address).collect();
         let behind = library.behind_pointers(&functions);

@@ -9,22 +9,22 @@ use std::sync::OnceLock;
 use foldhash::{HashMap, HashSet};
 use rtrace_code::arrival::Keeps;
 use rtrace_code::parallel;
-use rtrace_symbolizer::{Definition, OwnSlot, Slot};
+use rtrace_symbolizer::{DynamicDefinition, OwnSlot, Slot};
 
-use super::{CodeFile, Files, Traced};
+use super::{CodeFile, Files, TracedFunctions};
 
 /// What defines the names of traced functions, by file.
-pub type Names<'a> = Vec<Vec<Candidate<'a>>>;
+pub type NameDefinitions<'a> = Vec<Vec<LinkCandidate<'a>>>;
 
 /// A definition of a name that a traced function has, too.
 #[derive(Clone, Copy)]
-pub struct Candidate<'a> {
-    definition: Definition<'a>,
+pub struct LinkCandidate<'a> {
+    definition: DynamicDefinition<'a>,
     /// What is read at returns of the traced function, or of one of several; none where it is not traced.
     traced: Option<Keeps>,
 }
 
-impl Candidate<'_> {
+impl LinkCandidate<'_> {
     /// Whether the dynamic linker takes it for this slot.
     fn fits(&self, slot: &Slot) -> bool {
         match (slot.version, self.definition.version) {
@@ -51,20 +51,20 @@ pub enum Word {
 /// How the files of one program are linked.
 pub struct Linkage<'a> {
     pub files: &'a Files,
-    pub traced: &'a Traced<'a>,
+    pub traced: &'a TracedFunctions<'a>,
     /// The same for all programs of these files.
-    names: &'a OnceLock<Names<'a>>,
+    names: &'a OnceLock<NameDefinitions<'a>>,
     /// Indexes of files, in the order in which names are looked for.
     order: Vec<usize>,
     /// What defines a name, in that order.
-    scope: OnceLock<HashMap<&'a str, Vec<Candidate<'a>>>>,
+    scope: OnceLock<HashMap<&'a str, Vec<LinkCandidate<'a>>>>,
 }
 
 impl<'a> Linkage<'a> {
     pub fn new(
         files: &'a Files,
-        traced: &'a Traced<'a>,
-        names: &'a OnceLock<Names<'a>>,
+        traced: &'a TracedFunctions<'a>,
+        names: &'a OnceLock<NameDefinitions<'a>>,
         order: Vec<usize>,
     ) -> Linkage<'a> {
         Linkage { files, traced, names, order, scope: OnceLock::new() }
@@ -98,7 +98,7 @@ impl<'a> Linkage<'a> {
     /// What is read at returns of the traced function to which the dynamic linker leads this slot of a file; none where
     /// it leads to no such.
     fn named(&self, file: usize, slot: &Slot) -> Option<Keeps> {
-        let is_meant = |candidate: &&Candidate| candidate.definition.name == slot.name && candidate.fits(slot);
+        let is_meant = |candidate: &&LinkCandidate| candidate.definition.name == slot.name && candidate.fits(slot);
         let own = || match self.files.all[file].image.is_symbolic() {
             true => self.names()[file].iter().find(is_meant),
             false => None,
@@ -109,13 +109,13 @@ impl<'a> Linkage<'a> {
 
     /// The same of the implementation that the resolver at this address of a file chooses.
     fn chosen(&self, file: usize, resolver: u64) -> Option<Keeps> {
-        let is_meant = |found: &&Candidate| found.definition.is_ifunc && found.definition.address == resolver;
+        let is_meant = |found: &&LinkCandidate| found.definition.is_ifunc && found.definition.address == resolver;
         self.names()[file].iter().filter(is_meant).filter_map(|found| found.traced).reduce(Keeps::or)
     }
 
-    fn scope(&self) -> &HashMap<&'a str, Vec<Candidate<'a>>> {
+    fn scope(&self) -> &HashMap<&'a str, Vec<LinkCandidate<'a>>> {
         self.scope.get_or_init(|| {
-            let mut scope: HashMap<&str, Vec<Candidate>> = HashMap::default();
+            let mut scope: HashMap<&str, Vec<LinkCandidate>> = HashMap::default();
             for &candidate in self.order.iter().flat_map(|&file| &self.names()[file]) {
                 scope.entry(candidate.definition.name).or_default().push(candidate);
             }
@@ -123,7 +123,7 @@ impl<'a> Linkage<'a> {
         })
     }
 
-    fn names(&self) -> &'a Names<'a> {
+    fn names(&self) -> &'a NameDefinitions<'a> {
         self.names.get_or_init(|| {
             let (files, traced) = (self.files, self.traced);
             let mut wanted = HashSet::default();
@@ -138,7 +138,7 @@ impl<'a> Linkage<'a> {
                 let definitions = file.image.definitions().filter(|definition| wanted.contains(definition.name));
                 let candidate = |definition| {
                     let traced = traced.keeps_behind(file.id, &file.image, &definition);
-                    Candidate { definition, traced }
+                    LinkCandidate { definition, traced }
                 };
                 definitions.map(candidate).collect()
             })

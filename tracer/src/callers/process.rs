@@ -18,7 +18,7 @@ const MAX_GAP: u64 = 4096;
 const WORD: u64 = 8;
 
 /// A live process.
-pub struct Process {
+pub struct LiveProcess {
     pub modules: Vec<Module>,
     /// None where the kernel does not let us read it.
     memory: Option<File>,
@@ -28,9 +28,9 @@ pub struct Process {
     code: Vec<(Mapping, FileId)>,
 }
 
-impl Process {
+impl LiveProcess {
     /// None where there is no such process any more.
-    pub fn inspect(pid: u32) -> Option<Process> {
+    pub fn inspect(pid: u32) -> Option<LiveProcess> {
         let modules = modules::of_process(pid).ok()?;
         let executable = |module: &Module| {
             let file = (module.device, module.inode);
@@ -40,7 +40,7 @@ impl Process {
         let mut code: Vec<_> = modules.iter().flat_map(executable).collect();
         code.sort_unstable_by_key(|(mapping, _)| mapping.start);
         let program = fs::metadata(format!("/proc/{pid}/exe"));
-        Some(Process {
+        Some(LiveProcess {
             code,
             modules,
             memory: File::open(format!("/proc/{pid}/mem")).ok(),

@@ -43,7 +43,7 @@ impl Meant {
 }
 
 /// Some functions of a file.
-pub struct Piece {
+pub struct FunctionPiece {
     /// Index of the file.
     pub file: usize,
     /// Indexes of their ranges.
@@ -83,15 +83,15 @@ impl<'a> Callees<'a> {
     }
 
     /// All functions, divided; `index` is that of the file.
-    pub fn pieces(&self, index: usize) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> = Vec::new();
+    pub fn pieces(&self, index: usize) -> Vec<FunctionPiece> {
+        let mut pieces: Vec<FunctionPiece> = Vec::new();
         for segment in self.caller.image.executable_ranges() {
             let first = self.ranges.partition_point(|range| range.start < segment.start);
             let end = self.ranges.partition_point(|range| range.start < segment.end);
-            let mut open: Option<Piece> = None;
+            let mut open: Option<FunctionPiece> = None;
             for (number, range) in self.ranges.iter().enumerate().take(end).skip(first) {
                 let (ranges, code) = (number..number, range.start..range.start);
-                let piece = open.get_or_insert(Piece { file: index, ranges, code });
+                let piece = open.get_or_insert(FunctionPiece { file: index, ranges, code });
                 piece.ranges.end = number + 1;
                 piece.code.end = range.end.min(segment.end);
                 if piece.code.end - piece.code.start >= PIECE {
@@ -104,7 +104,7 @@ impl<'a> Callees<'a> {
     }
 
     /// Where the calls in a piece return to.
-    pub fn returns(&self, piece: &Piece) -> Vec<Return> {
+    pub fn returns(&self, piece: &FunctionPiece) -> Vec<Return> {
         let start = piece.code.start;
         let Some(place) = self.caller.image.file_offset(start) else { return Vec::new() };
         let bytes = self.read(piece.code.clone());

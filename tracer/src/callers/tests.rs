@@ -55,9 +55,9 @@ impl Workshop {
 }
 
 /// The functions of a file that have one of these names.
-fn traced(path: &Path, names: &[&'static str]) -> Traced<'static> {
+fn traced(path: &Path, names: &[&'static str]) -> TracedFunctions<'static> {
     let (device, inode) = identity(path).unwrap();
-    let mut traced = Traced::default();
+    let mut traced = TracedFunctions::default();
     for function in Image::open(path).unwrap().exports().unwrap().functions {
         let bears = |name: &&&str| function.symbols.iter().any(|symbol| symbol.name == **name);
         if let Some(name) = names.iter().find(bears) {
@@ -247,7 +247,7 @@ fn a_version_is_called_by_those_who_ask_for_it() {
         let bears =
             |symbol: &rtrace_symbolizer::Symbol| symbol.name == "f" && symbol.version.as_deref() == Some(version);
         let (device, inode) = identity(&library).unwrap();
-        let mut traced = Traced::default();
+        let mut traced = TracedFunctions::default();
         let function = functions.iter().find(|function| function.symbols.iter().any(bears)).unwrap();
         traced.add(device, inode, function.file_offset, ["f"], Keeps::default());
         traced
@@ -290,7 +290,7 @@ fn an_ifunc_is_called_by_its_name() {
         let implementation = image.file_offset(resolved[0].address).unwrap();
 
         let (device, inode) = identity(&library).unwrap();
-        let mut traced = Traced::default();
+        let mut traced = TracedFunctions::default();
         traced.add(device, inode, implementation, ["f"], Keeps::default());
         let files = of_command(&[program.clone(), library.clone()], &traced);
         let live = of_processes(&[running.0.id()], &traced);

@@ -32,17 +32,17 @@ use choice::{TableFormat, TextOrJson};
 pub use diff::Diff;
 pub use display::{Colour, Display};
 pub use export::Export;
-pub use info::Info;
+pub use info::InfoArgs;
 pub use keep::Keep;
 pub use libs::Libs;
 pub use processes::Processes;
 use processes::{Pids, parse_pids};
 use quantity::parse_duration;
-pub use recording::Recording;
-pub use report::Report;
-pub use selection::Selection;
-pub use stubs::Stubs;
-pub use values::Values;
+pub use recording::RecordingArgs;
+pub use report::ReportArgs;
+pub use selection::SelectionArgs;
+pub use stubs::StubsArgs;
+pub use values::ValuesArgs;
 
 /// Width of help texts in columns.
 const HELP_WIDTH: usize = 100;
@@ -99,9 +99,9 @@ pub enum Verb {
     /// List the libraries of running processes, with functions and call rates
     Libs(Libs),
     /// Show what would be probed, and at what cost, without probing it
-    Plan(Plan),
+    Plan(PlanArgs),
     /// Summarise a trace
-    Report(Report),
+    Report(ReportArgs),
     /// Open a trace in the dashboard
     Tui(Tui),
     /// Convert a trace to the format of another tool
@@ -109,9 +109,9 @@ pub enum Verb {
     /// Compare two traces
     Diff(Diff),
     /// Show what was recorded, and whether it is complete
-    Info(Info),
+    Info(InfoArgs),
     /// List the counters that work on this machine
-    Counters(Counters),
+    Counters(CountersArgs),
     /// Remove probes left behind by a killed tracer
     Clean(Clean),
     /// Check whether rtrace works on this machine
@@ -140,11 +140,11 @@ pub struct Attach {
 
     /// Which functions.
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: SelectionArgs,
 
     /// How to record.
     #[command(flatten)]
-    pub recording: Recording,
+    pub recording: RecordingArgs,
 }
 
 const ATTACH_EXAMPLES: &str = "\
@@ -177,11 +177,11 @@ pub struct Run {
 
     /// Which functions.
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: SelectionArgs,
 
     /// Which calls go through stubs.
     #[command(flatten)]
-    pub stubs: Stubs,
+    pub stubs: StubsArgs,
 
     /// Run the command as this user (needs root)
     ///
@@ -192,7 +192,7 @@ pub struct Run {
 
     /// How to record.
     #[command(flatten)]
-    pub recording: Recording,
+    pub recording: RecordingArgs,
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -219,10 +219,10 @@ EXIT STATUS:
 /// Options of `rtrace plan`.
 #[derive(Debug, Args)]
 #[command(after_long_help = PLAN_EXAMPLES)]
-pub struct Plan {
+pub struct PlanArgs {
     /// What to examine.
     #[command(flatten)]
-    pub target: Target,
+    pub target: TargetArgs,
 
     /// Output format
     #[command(flatten)]
@@ -234,20 +234,20 @@ pub struct Plan {
 
     /// Which functions.
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: SelectionArgs,
 
     /// Which values of calls; they are listed instead of costs.
     #[command(flatten)]
-    pub values: Values,
+    pub values: ValuesArgs,
 
     /// Which calls of `run` would go through stubs.
     #[command(flatten)]
-    pub stubs: Stubs,
+    pub stubs: StubsArgs,
 }
 
 /// Running processes, or a command that is not run.
 #[derive(Debug, Args)]
-pub struct Target {
+pub struct TargetArgs {
     /// Which processes.
     #[command(flatten)]
     pub processes: Processes,
@@ -311,7 +311,7 @@ EXAMPLES:
 /// Options of `rtrace counters`.
 #[derive(Debug, Args)]
 #[command(after_long_help = COUNTERS_EXAMPLES)]
-pub struct Counters {
+pub struct CountersArgs {
     /// Also list the counters that do not work, with the reason
     #[arg(long)]
     pub all: bool,

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use rtrace::guard::Guard;
 use rtrace::privilege::{self, shell_quote};
 use rtrace::proc_files::comm;
-use rtrace::session::{self, Found, Program};
+use rtrace::session::{self, FoundTarget, TracedProgram};
 use rtrace::target::Target;
 use rtrace::{descendants, named, target};
 use rtrace_model::{Percent, counted};
@@ -36,16 +36,16 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::handle(&stop)?;
     let chosen = match processes(options, is_interactive, &stop)? {
-        Choice::Made(pids) => pids,
-        Choice::None(outcome) => return Ok(outcome),
+        AttachChoice::Made(pids) => pids,
+        AttachChoice::None(outcome) => return Ok(outcome),
     };
     let chosen = living(chosen);
     session::check(&chosen)?;
     let mut how = options.recording.options(&options.selection, false, Some(DEFAULT_BUDGET))?;
     if how.libraries.is_empty() {
         how.libraries = match libraries(&chosen, is_interactive, &stop)? {
-            Choice::Made(libraries) => libraries,
-            Choice::None(outcome) => return Ok(outcome),
+            AttachChoice::Made(libraries) => libraries,
+            AttachChoice::None(outcome) => return Ok(outcome),
         };
     }
     let name = comm(chosen.first().copied().unwrap_or_default());
@@ -102,40 +102,40 @@ fn living(chosen: Vec<u32>) -> Vec<u32> {
 }
 
 /// What the user chose, or how it ends if that is nothing.
-enum Choice<T> {
+enum AttachChoice<T> {
     Made(T),
     None(Outcome),
 }
 
-impl<T> Choice<T> {
+impl<T> AttachChoice<T> {
     /// `None` if the user has left a list.
-    fn of(made: Option<T>) -> Choice<T> {
-        made.map_or(Choice::None(Outcome::Complete), Choice::Made)
+    fn of(made: Option<T>) -> AttachChoice<T> {
+        made.map_or(AttachChoice::None(Outcome::Complete), AttachChoice::Made)
     }
 }
 
 /// The processes that are meant.
-fn processes(options: &Attach, is_interactive: bool, stop: &AtomicBool) -> anyhow::Result<Choice<Vec<u32>>> {
+fn processes(options: &Attach, is_interactive: bool, stop: &AtomicBool) -> anyhow::Result<AttachChoice<Vec<u32>>> {
     match (options.processes.is_empty(), is_interactive) {
         (true, true) => {
             session::check(&[])?;
-            pick::process(stop).map(Choice::of)
+            pick::process(stop).map(AttachChoice::of)
         }
         (true, false) => {
             let remedy = "rtrace attach NAME --lib LIB, or rtrace attach -p PID --lib LIB; on a terminal, \
                           `rtrace attach` shows lists to choose from";
-            Ok(Choice::None(super::usage("failed to attach: no process is named", remedy)))
+            Ok(AttachChoice::None(super::usage("failed to attach: no process is named", remedy)))
         }
         (false, _) => {
             // Without privileges no process is in reach: that is to be said, and not of the first of them.
             session::check(&[])?;
-            processes::find(&options.processes).map(Choice::Made)
+            processes::find(&options.processes).map(AttachChoice::Made)
         }
     }
 }
 
 /// Lets the user choose libraries, or shows which there are.
-fn libraries(pids: &[u32], is_interactive: bool, stop: &AtomicBool) -> anyhow::Result<Choice<Vec<String>>> {
+fn libraries(pids: &[u32], is_interactive: bool, stop: &AtomicBool) -> anyhow::Result<AttachChoice<Vec<String>>> {
     let target = describe(&comm(pids.first().copied().unwrap_or_default()), pids);
     if is_interactive {
         // Of large programs that takes seconds.
@@ -147,8 +147,8 @@ fn libraries(pids: &[u32], is_interactive: bool, stop: &AtomicBool) -> anyhow::R
         return Err(anyhow::anyhow!("failed to find functions in the libraries of {target}"));
     };
     if is_interactive {
-        let chosen = Choice::of(pick::libraries(pids, &survey, &target, stop)?);
-        if let Choice::Made(libraries) = &chosen {
+        let chosen = AttachChoice::of(pick::libraries(pids, &survey, &target, stop)?);
+        if let AttachChoice::Made(libraries) = &chosen {
             let libraries: Vec<String> = libraries.iter().map(|name| format!(" --lib {}", shell_quote(name))).collect();
             let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
             tell!("the same again: rtrace attach -p {pids}{}", libraries.concat());
@@ -160,7 +160,7 @@ fn libraries(pids: &[u32], is_interactive: bool, stop: &AtomicBool) -> anyhow::R
     let table = libs::table(&choices, None, None);
     let missing = format!("failed to attach to {target}: no library is named; it has these\n\n{}", table.trim_end());
     let hint = format!("rtrace {}\n`rtrace libs --sample` shows which of them use CPU time", line.join(" "));
-    Ok(Choice::None(super::usage(&missing, hint)))
+    Ok(AttachChoice::None(super::usage(&missing, hint)))
 }
 
 /// The processes named, and the children that they have already.
@@ -197,7 +197,7 @@ fn record_processes(
     show: &Show<'_>,
     armed: impl FnOnce() + Send,
 ) -> anyhow::Result<Outcome> {
-    let found = Found::find(guard, how, Program::Running(pids))?;
+    let found = FoundTarget::find(guard, how, TracedProgram::Running(pids))?;
     say_unknown_sources(found.without_sources());
     found.remarks().iter().for_each(|remark| tell!("{remark}"));
     if !how.follow {

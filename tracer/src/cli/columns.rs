@@ -8,17 +8,21 @@ const GAP: usize = 2;
 const LEAST: usize = 10;
 
 /// Rows of text, the first of which are headings.
-pub struct Columns {
+pub struct TextColumns {
     rows: Vec<Vec<String>>,
     /// The column that is cut where there is no room.
     cut: usize,
     is_right: fn(usize) -> bool,
 }
 
-impl Columns {
+impl TextColumns {
     /// Columns of which this one is cut, and these have their cells on the right.
-    pub fn new<'a>(headings: impl IntoIterator<Item = &'a str>, cut: usize, is_right: fn(usize) -> bool) -> Columns {
-        Columns { rows: vec![headings.into_iter().map(str::to_owned).collect()], cut, is_right }
+    pub fn new<'a>(
+        headings: impl IntoIterator<Item = &'a str>,
+        cut: usize,
+        is_right: fn(usize) -> bool,
+    ) -> TextColumns {
+        TextColumns { rows: vec![headings.into_iter().map(str::to_owned).collect()], cut, is_right }
     }
 
     /// Adds a row of escaped text.
@@ -61,7 +65,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_cells_and_one_is_cut() {
-        let mut columns = Columns::new(["NAME", "CALLS"], 0, |place| place == 1);
+        let mut columns = TextColumns::new(["NAME", "CALLS"], 0, |place| place == 1);
         columns.add(["a_function_of_a_library".to_owned(), "1".to_owned()]);
         columns.add(["漢字".to_owned(), String::new()]);
         let wide = "NAME                     CALLS\na_function_of_a_library      1\n漢字\n";

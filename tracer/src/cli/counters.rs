@@ -3,13 +3,13 @@
 use rtrace::counters::{self, Finding};
 use rtrace_model::escape;
 
-use super::args::Counters;
-use super::columns::Columns;
+use super::args::CountersArgs;
+use super::columns::TextColumns;
 use super::message::tell;
 use super::{Outcome, print};
 
 /// Prints a line for each counter that works, or for each.
-pub fn counters(options: &Counters) -> anyhow::Result<Outcome> {
+pub fn counters(options: &CountersArgs) -> anyhow::Result<Outcome> {
     let (works, refused): (Vec<Finding>, Vec<Finding>) =
         counters::survey().into_iter().partition(|finding| finding.refusal.is_none());
     let shown = if options.all { works.iter().chain(&refused).collect() } else { works.iter().collect::<Vec<_>>() };
@@ -23,7 +23,7 @@ pub fn counters(options: &Counters) -> anyhow::Result<Outcome> {
 
 fn render(findings: &[&Finding], reasons: bool) -> String {
     let reason = reasons.then_some("does not work here because");
-    let mut columns = Columns::new(["kind", "counter", "counts"].into_iter().chain(reason), 2, |_| false);
+    let mut columns = TextColumns::new(["kind", "counter", "counts"].into_iter().chain(reason), 2, |_| false);
     for finding in findings {
         let alias = finding.alias.map(|alias| format!(" or {alias}")).unwrap_or_default();
         let name = format!("{}{alias}", escape(&finding.name));
@@ -37,14 +37,14 @@ fn render(findings: &[&Finding], reasons: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rtrace::counters::Group;
+    use rtrace::counters::CounterGroup;
 
     use super::*;
 
     #[test]
     fn a_counter_is_a_line_with_its_names_and_why_it_does_not_work() {
         let finding = Finding {
-            group: Group::Hardware,
+            group: CounterGroup::Hardware,
             name: "cpu-cycles".to_owned(),
             alias: Some("cycles"),
             what: "cycles".to_owned(),

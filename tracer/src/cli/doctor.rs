@@ -13,7 +13,7 @@ use super::{Outcome, print};
 /// How one check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum CheckResult {
     /// As it should be.
     Ok,
     /// Tracing works, but something beside it is limited.
@@ -22,12 +22,12 @@ enum State {
     No,
 }
 
-impl State {
+impl CheckResult {
     const fn name(self) -> &'static str {
         match self {
-            State::Ok => "ok",
-            State::Note => "note",
-            State::No => "no",
+            CheckResult::Ok => "ok",
+            CheckResult::Note => "note",
+            CheckResult::No => "no",
         }
     }
 }
@@ -36,7 +36,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Check {
     name: &'static str,
-    state: State,
+    state: CheckResult,
     detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
@@ -44,15 +44,15 @@ struct Check {
 
 impl Check {
     fn ok(name: &'static str, detail: impl Into<String>) -> Check {
-        Check { name, state: State::Ok, detail: detail.into(), remedy: None }
+        Check { name, state: CheckResult::Ok, detail: detail.into(), remedy: None }
     }
 
     fn note(name: &'static str, detail: impl Into<String>) -> Check {
-        Check { name, state: State::Note, detail: detail.into(), remedy: None }
+        Check { name, state: CheckResult::Note, detail: detail.into(), remedy: None }
     }
 
     fn no(name: &'static str, detail: impl Into<String>) -> Check {
-        Check { name, state: State::No, detail: detail.into(), remedy: None }
+        Check { name, state: CheckResult::No, detail: detail.into(), remedy: None }
     }
 
     fn remedy(self, remedy: impl Into<String>) -> Check {
@@ -71,7 +71,7 @@ struct Diagnosis {
 
 impl Diagnosis {
     fn new(mechanism: Option<&'static str>, checks: Vec<Check>) -> Diagnosis {
-        let can_trace = mechanism.is_some() && checks.iter().all(|check| check.state != State::No);
+        let can_trace = mechanism.is_some() && checks.iter().all(|check| check.state != CheckResult::No);
         Diagnosis { can_trace, mechanism, checks }
     }
 }

@@ -29,7 +29,7 @@ pub fn export(options: &Export) -> anyhow::Result<Outcome> {
     }
     let selection = selection(options, &trace)?;
     let destination = options.destination(privilege::invoker());
-    let progress = Progress::new();
+    let progress = ExportProgress::new();
     let result = rtrace_exporters::export(&trace, options.format, &selection, &destination, &|part| progress.at(part));
     drop(progress);
     let exported = result.map_err(|error| hinted(error, options.format.name))?;
@@ -102,14 +102,14 @@ fn names(region: &Region) -> Vec<String> {
 }
 
 /// A bar on standard error, once the work takes longer than expected; none where that is no terminal.
-struct Progress {
+struct ExportProgress {
     begun: Instant,
     bar: OnceCell<ProgressBar>,
 }
 
-impl Progress {
-    fn new() -> Progress {
-        Progress { begun: Instant::now(), bar: OnceCell::new() }
+impl ExportProgress {
+    fn new() -> ExportProgress {
+        ExportProgress { begun: Instant::now(), bar: OnceCell::new() }
     }
 
     /// Shows which part of the work is done, from 0 to 1.
@@ -125,7 +125,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ExportProgress {
     fn drop(&mut self) {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();

@@ -3,11 +3,11 @@
 use rtrace_exporters::TraceSet;
 use rtrace_report::Look;
 
-use super::args::Info;
+use super::args::InfoArgs;
 use super::{Outcome, screen, working};
 
 /// Prints what there is to know.
-pub fn info(options: &Info) -> anyhow::Result<Outcome> {
+pub fn info(options: &InfoArgs) -> anyhow::Result<Outcome> {
     if options.sql {
         let views = rtrace_exporters::views(&TraceSet::open(&options.directory)?)?;
         screen::show(views.as_bytes(), options.display)?;

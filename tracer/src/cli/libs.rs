@@ -13,12 +13,13 @@ use rtrace::sampling::{self, Sampled};
 use rtrace::{named, target};
 use rtrace_code::parallel;
 use rtrace_model::{escape, grouped, text_of_os};
+use rtrace_symbolizer::address_space::FileId;
 use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{select, soname};
 use serde_json::{Value, json};
 
 use super::args::Libs;
-use super::columns::Columns;
+use super::columns::TextColumns;
 use super::message::Hint as _;
 use super::{Outcome, print, processes, sampled, terminal_columns};
 
@@ -34,7 +35,7 @@ const COMMON: [&str; 6] =
 
 /// A library that can be chosen.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Choice {
+pub struct Offer {
     /// What `--lib` takes for it alone.
     pub name: String,
     /// Its file, as the processes see it.
@@ -47,11 +48,8 @@ pub struct Choice {
 
 /// The libraries of processes.
 pub struct Survey {
-    files: Vec<(FileId, Choice)>,
+    files: Vec<(FileId, Offer)>,
 }
-
-/// Device and inode.
-type FileId = (u64, u64);
 
 impl Survey {
     /// Looks at what the processes map. Nothing is changed in them.
@@ -69,22 +67,22 @@ impl Survey {
         let file = |(place, (module, functions)): (usize, (&Module, Option<usize>))| {
             let id = (module.device, module.inode);
             let name = if programs.contains(&id) { PROGRAM.to_owned() } else { name_of(place, &paths) };
-            (id, Choice { name, path: text_of_os(&module.path).into_owned(), functions, samples: None })
+            (id, Offer { name, path: text_of_os(&module.path).into_owned(), functions, samples: None })
         };
         Ok(Survey { files: modules.iter().zip(functions).enumerate().map(file).collect() })
     }
 
     /// All libraries that have functions, or in whose code CPU time was sampled: those with most of it first, then the
     /// program, then by name.
-    pub fn choices(&self, sampled: Option<&Sampled>) -> Vec<Choice> {
-        let choice = |(id, choice): &(FileId, Choice)| Choice {
+    pub fn choices(&self, sampled: Option<&Sampled>) -> Vec<Offer> {
+        let choice = |(id, choice): &(FileId, Offer)| Offer {
             samples: sampled.map(|sampled| sampled.of_file(*id)),
             ..choice.clone()
         };
-        let mut choices: Vec<Choice> = self.files.iter().map(choice).collect();
+        let mut choices: Vec<Offer> = self.files.iter().map(choice).collect();
         choices.retain(|choice| choice.functions != Some(0) || choice.samples.is_some_and(|samples| samples > 0));
         choices.sort_by(|a, b| {
-            let key = |choice: &Choice| (Reverse(choice.samples), choice.name != PROGRAM);
+            let key = |choice: &Offer| (Reverse(choice.samples), choice.name != PROGRAM);
             key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
         });
         choices
@@ -110,13 +108,13 @@ fn name_of(place: usize, files: &[(&Path, Option<String>)]) -> String {
 }
 
 /// The library that is worth tracing first, as a guess: the program, or else one that is not in every program.
-pub fn suggestion(choices: &[Choice]) -> Option<&Choice> {
-    let size = |choice: &Choice| choice.functions.unwrap_or(0);
-    let largest = |wanted: &dyn Fn(&Choice) -> bool| {
+pub fn suggestion(choices: &[Offer]) -> Option<&Offer> {
+    let size = |choice: &Offer| choice.functions.unwrap_or(0);
+    let largest = |wanted: &dyn Fn(&Offer) -> bool| {
         choices.iter().filter(|choice| size(choice) > 0 && wanted(choice)).max_by_key(|choice| size(choice))
     };
-    let is_own = |choice: &Choice| choice.name == PROGRAM && size(choice) >= WORTH_TRACING;
-    let is_special = |choice: &Choice| !COMMON.contains(&choice.name.as_str());
+    let is_own = |choice: &Offer| choice.name == PROGRAM && size(choice) >= WORTH_TRACING;
+    let is_special = |choice: &Offer| !COMMON.contains(&choice.name.as_str());
     largest(&is_own).or_else(|| largest(&is_special)).or_else(|| largest(&|_| true))
 }
 
@@ -147,7 +145,7 @@ pub fn libs(options: &Libs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Complete)
 }
 
-fn as_json(pids: &[u32], sampled: Option<&Sampled>, choices: &[Choice]) -> Value {
+fn as_json(pids: &[u32], sampled: Option<&Sampled>, choices: &[Offer]) -> Value {
     let choices = choices.iter().map(|choice| {
         json!({
             "library": escape(&choice.name),
@@ -165,7 +163,7 @@ fn as_json(pids: &[u32], sampled: Option<&Sampled>, choices: &[Choice]) -> Value
 }
 
 /// The list for people; with what is in no library, and how right it is, where CPU time was sampled.
-pub fn table(choices: &[Choice], sampled: Option<&Sampled>, width: Option<u16>) -> String {
+pub fn table(choices: &[Offer], sampled: Option<&Sampled>, width: Option<u16>) -> String {
     let load: &[&str] = if sampled.is_some() { &[sampled::COLUMN, "SAMPLES"] } else { &[] };
     let headings = ["--lib"].iter().chain(load).chain(&["FUNCTIONS", "PATH"]).copied();
     let path = 2 + load.len();
@@ -173,7 +171,7 @@ pub fn table(choices: &[Choice], sampled: Option<&Sampled>, width: Option<u16>) 
         [] => |place| place == 1,
         _ => |place| (1..4).contains(&place),
     };
-    let mut columns = Columns::new(headings, path, is_right);
+    let mut columns = TextColumns::new(headings, path, is_right);
     let mut add = |name: String, samples: u64, functions: String, path: String| {
         let load = sampled.map(|sampled| [sampled::share(sampled, samples), grouped(samples)]);
         columns.add([name].into_iter().chain(load.into_iter().flatten()).chain([functions, path]));
@@ -190,12 +188,12 @@ pub fn table(choices: &[Choice], sampled: Option<&Sampled>, width: Option<u16>) 
 }
 
 /// How many functions a library has, in words.
-pub fn functions(choice: &Choice) -> String {
+pub fn functions(choice: &Offer) -> String {
     choice.functions.map_or_else(|| "-".to_owned(), |functions| grouped(functions as u64))
 }
 
 /// The words that choose a library.
-pub fn option(choice: &Choice) -> String {
+pub fn option(choice: &Offer) -> String {
     format!("--lib {}", shell_quote(&choice.name))
 }
 
@@ -203,9 +201,9 @@ pub fn option(choice: &Choice) -> String {
 mod tests {
     use super::*;
 
-    fn choice(name: &str, functions: usize) -> Choice {
+    fn choice(name: &str, functions: usize) -> Offer {
         let (name, path) = (name.to_owned(), format!("/lib/{name}"));
-        Choice { name, path, functions: Some(functions), samples: None }
+        Offer { name, path, functions: Some(functions), samples: None }
     }
 
     #[test]
@@ -224,13 +222,13 @@ mod tests {
 
     #[test]
     fn what_is_suggested_is_worth_tracing() {
-        let name = |choices: &[Choice]| suggestion(choices).map(|choice| choice.name.clone());
+        let name = |choices: &[Offer]| suggestion(choices).map(|choice| choice.name.clone());
         let (exe, libc) = (choice("exe", 8), choice("libc.so.6", 2_000));
         let python = choice("libpython3.11.so.1.0", 1_400);
         assert_eq!(name(&[exe.clone(), libc.clone(), python]).as_deref(), Some("libpython3.11.so.1.0"));
         assert_eq!(name(&[choice("exe", 3_000), libc.clone()]).as_deref(), Some("exe"));
         assert_eq!(name(&[choice("exe", 0), libc]).as_deref(), Some("libc.so.6"));
-        assert_eq!(name(&[choice("exe", 0), Choice { functions: None, ..choice("x", 0) }]), None);
+        assert_eq!(name(&[choice("exe", 0), Offer { functions: None, ..choice("x", 0) }]), None);
     }
 
     #[test]
@@ -244,7 +242,7 @@ mod tests {
     fn what_is_in_no_library_has_a_row_and_no_share_is_zero() {
         let mut sampled = Sampled::default();
         (sampled.in_kernel, sampled.in_no_file) = (900, 100);
-        let idle = Choice { samples: Some(0), ..choice("libz.so.1", 88) };
+        let idle = Offer { samples: Some(0), ..choice("libz.so.1", 88) };
         let text = table(&[idle], Some(&sampled), None);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().take(5).collect()).collect();
         assert_eq!(rows[1], ["libz.so.1", "<0.3", "%", "0", "88"]);

@@ -6,14 +6,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rtrace::named::{self, Process};
+use rtrace::named::{self, NamedProcess};
 use rtrace::overhead::cpu_time;
 use rtrace::privilege;
 use rtrace::sampling::{self, Sampled};
 use rtrace_model::counted;
-use rtrace_tui::{Align, Entries, Entry, Question, pick};
+use rtrace_tui::{Align, PickEntries, PickEntry, Question, pick};
 
-use super::libs::{self, Choice, Survey};
+use super::libs::{self, Offer, Survey};
 use super::sampled;
 
 /// For how long it is sampled where CPU time is spent.
@@ -26,18 +26,18 @@ const SAMPLE: Duration = Duration::from_secs(1);
 pub fn process(stop: &AtomicBool) -> anyhow::Result<Option<Vec<u32>>> {
     let mut processes = named::all();
     processes.retain(|process| privilege::check_process(process.pid).is_ok());
-    let time = |process: &Process| cpu_time(process.pid).unwrap_or(0);
-    let mut timed: Vec<(u64, Process)> = processes.into_iter().map(|process| (time(&process), process)).collect();
+    let time = |process: &NamedProcess| cpu_time(process.pid).unwrap_or(0);
+    let mut timed: Vec<(u64, NamedProcess)> = processes.into_iter().map(|process| (time(&process), process)).collect();
     timed.sort_by_key(|(time, process)| (std::cmp::Reverse(*time), process.pid));
-    let entry = |(key, (time, process)): (usize, &(u64, Process))| {
+    let entry = |(key, (time, process)): (usize, &(u64, NamedProcess))| {
         let name = process.name().to_owned();
         let cells =
             vec![process.pid.to_string(), format!("{:.1}", *time as f64 / 1e9), name, process.command_line.join(" ")];
-        Entry { key, cells }
+        PickEntry { key, cells }
     };
-    let entries: Vec<Entry> = timed.iter().enumerate().map(entry).collect();
+    let entries: Vec<PickEntry> = timed.iter().enumerate().map(entry).collect();
     let note = format!("{} that you may trace", counted(entries.len() as u64, "process"));
-    let mut known = Some(Entries { entries, note });
+    let mut known = Some(PickEntries { entries, note });
     let question = Question {
         title: "rtrace  which process?",
         columns: &[("PID", 8, Align::Right), ("CPU s", 9, Align::Right), ("NAME", 20, Align::Left)],
@@ -96,12 +96,12 @@ fn note(sampled: &Sampled) -> String {
 }
 
 /// Each with its place among `names` as key.
-fn entries(names: &[String], choices: &[Choice], sampled: Option<&Sampled>, note: String) -> Entries {
-    let entry = |choice: &Choice| {
+fn entries(names: &[String], choices: &[Offer], sampled: Option<&Sampled>, note: String) -> PickEntries {
+    let entry = |choice: &Offer| {
         let key = names.iter().position(|name| *name == choice.name)?;
         let share = sampled.zip(choice.samples).map(|(sampled, samples)| sampled::share(sampled, samples));
         let cells = vec![choice.name.clone(), share.unwrap_or_default(), libs::functions(choice), choice.path.clone()];
-        Some(Entry { key, cells })
+        Some(PickEntry { key, cells })
     };
-    Entries { entries: choices.iter().filter_map(entry).collect(), note }
+    PickEntries { entries: choices.iter().filter_map(entry).collect(), note }
 }

@@ -1,14 +1,14 @@
 //! `rtrace plan`: what would be probed, without probing; with `--sample`, which of that uses CPU time; with `--args`,
 //! which values of calls are known.
 
-use super::args::Plan;
+use super::args::PlanArgs;
 use std::io::{BufWriter, Write as _, stdout};
 use std::panic::resume_unwind;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context as _;
-use rtrace::session::{self, Options, Program};
+use rtrace::session::{self, Options, TracedProgram};
 use rtrace::stubs::{self, NoStubs};
 use rtrace::{sampling, signatures, sources, target, unmatched};
 use rtrace_model::RegionId;
@@ -17,23 +17,25 @@ use rtrace_plan::PlannedLibrary;
 use rtrace_signatures::{Book, Request};
 
 use super::message::tell;
-use super::plan_table::{self, Costs, View};
+use super::plan_table::{self, PlanCosts, View};
 use super::{Outcome, plan_values, processes, record, terminal_columns};
 
 /// Prints the plan.
-pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
+pub fn plan(options: &PlanArgs, verbose: bool) -> anyhow::Result<Outcome> {
     let chosen = processes::find(&options.target.processes)?;
     let pids = chosen.as_slice();
     let (program, how) = match pids {
-        [] => (Program::Command(&options.target.command), Options { follow: true, ..options.selection.options()? }),
-        pids => (Program::Running(pids), options.selection.options()?),
+        [] => {
+            (TracedProgram::Command(&options.target.command), Options { follow: true, ..options.selection.options()? })
+        }
+        pids => (TracedProgram::Running(pids), options.selection.options()?),
     };
     let stubs = may_have_stubs(options);
     let request = options.values.request().map(|request| Request { stubs, ..request });
     let book = request.as_ref().map(Book::open).transpose()?;
     let mut target = program.target(&how.libraries)?;
     let mechanism = session::mechanism().ok();
-    let plan_options = plan::Options { stubs, ..session::plan_options(&how, mechanism, program) };
+    let plan_options = plan::PlanOptions { stubs, ..session::plan_options(&how, mechanism, program) };
     record::say_unknown_sources(&sources::read(&mut target.libraries, &plan_options)?);
     unmatched::check(&target, &plan_options)?.iter().for_each(|remark| tell!("{remark}"));
     if let Some(book) = &book {
@@ -42,7 +44,7 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     }
     let steps = plan_options.emulated.steps;
     let (plan, costs) = thread::scope(|scope| {
-        let costs = scope.spawn(|| Costs::here(mechanism, steps));
+        let costs = scope.spawn(|| PlanCosts::here(mechanism, steps));
         (
             plan::plan(&target.libraries, &plan_options, RegionId(0)),
             costs.join().unwrap_or_else(|panic| resume_unwind(panic)),
@@ -76,7 +78,7 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
 }
 
 /// Whether the command can have the stubs that are asked for; says why not.
-fn may_have_stubs(options: &Plan) -> bool {
+fn may_have_stubs(options: &PlanArgs) -> bool {
     let checked = options.stubs.reach.map(|_| stubs::check(&options.target.command).map_err(NoStubs::from));
     if let Some(Err(reason)) = &checked {
         tell!("{reason}");

@@ -19,11 +19,11 @@ use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion, Reason};
 use rtrace_report::Format;
 use serde_json::{Value, json};
 
-use super::columns::Columns;
+use super::columns::TextColumns;
 use super::sampled::{self, COLUMN};
 
-pub use self::costs::Costs;
-use self::shares::Shares;
+pub use self::costs::PlanCosts;
+use self::shares::SampleShares;
 
 /// Functions that are listed unless all are asked for.
 const LISTED: usize = 20;
@@ -44,7 +44,7 @@ pub struct View<'a> {
     /// Where CPU time was spent meanwhile, if that was sampled.
     pub sampled: Option<&'a Sampled>,
     /// What calls cost.
-    pub costs: &'a Costs,
+    pub costs: &'a PlanCosts,
 }
 
 /// Writes the plan.
@@ -52,7 +52,7 @@ pub struct View<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn render(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
-    let shares = view.sampled.map(|sampled| Shares::of(plan, sampled));
+    let shares = view.sampled.map(|sampled| SampleShares::of(plan, sampled));
     match view.format {
         Format::Table => text(plan, shares.as_ref(), view, out),
         Format::Csv => csv(plan, shares.as_ref(), view.costs, out),
@@ -60,7 +60,7 @@ pub fn render(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-fn text(plan: &Plan, shares: Option<&Shares>, view: View, out: &mut dyn Write) -> io::Result<()> {
+fn text(plan: &Plan, shares: Option<&SampleShares>, view: View, out: &mut dyn Write) -> io::Result<()> {
     if let Some(shares) = shares {
         writeln!(out, "{}", shares.summary(plan))?;
     }
@@ -115,7 +115,7 @@ fn header(library: &PlannedLibrary, view: View, out: &mut dyn Write) -> io::Resu
 }
 
 /// Says what single-stepped functions cost, and how to leave out those that matter.
-fn expensive(plan: &Plan, shares: Option<&Shares>, view: View, out: &mut dyn Write) -> io::Result<()> {
+fn expensive(plan: &Plan, shares: Option<&SampleShares>, view: View, out: &mut dyn Write) -> io::Result<()> {
     let regions = plan.libraries.iter().flat_map(|library| &library.regions);
     let mut stepped: Vec<&PlannedRegion> = regions.filter(|planned| planned.region.single_stepped).collect();
     let [emulated, single_step] = view.costs.hits().map(|cost| cost as f64 / 1e3);
@@ -155,7 +155,7 @@ fn exclusion(planned: &PlannedRegion) -> Option<String> {
     is_plain.then(|| format!("--exclude {quote}{symbol}{quote}"))
 }
 
-fn bystanders(count: usize, costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
+fn bystanders(count: usize, costs: &PlanCosts, out: &mut dyn Write) -> io::Result<()> {
     if count == 0 {
         return Ok(());
     }
@@ -167,7 +167,12 @@ fn bystanders(count: usize, costs: &Costs, out: &mut dyn Write) -> io::Result<()
     )
 }
 
-fn functions(library: &PlannedLibrary, shares: Option<&Shares>, view: View, out: &mut dyn Write) -> io::Result<()> {
+fn functions(
+    library: &PlannedLibrary,
+    shares: Option<&SampleShares>,
+    view: View,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let listed = if view.verbose { library.regions.len() } else { LISTED };
     let mut regions: Vec<&PlannedRegion> = library.regions.iter().collect();
     if let Some(shares) = shares {
@@ -181,7 +186,7 @@ fn functions(library: &PlannedLibrary, shares: Option<&Shares>, view: View, out:
     }
     let sampled: &[&str] = if shares.is_some() { &[COLUMN, "SAMPLES"] } else { &[] };
     let headings = ["FUNCTION", "ENTRY", "PER CALL"].iter().chain(sampled).copied();
-    let mut columns = Columns::new(headings, 0, |place| place >= 2);
+    let mut columns = TextColumns::new(headings, 0, |place| place >= 2);
     let cells = |samples| shares.map(|shares| [shares.share(samples), grouped(samples)]).into_iter().flatten();
     for planned in regions.into_iter().take(listed) {
         let per_call = format!("about {:.1} us", view.costs.call(planned) as f64 / 1e3);
@@ -231,7 +236,7 @@ fn reasons<'a>(
 }
 
 /// Writes a line per function, refused ones last.
-fn csv(plan: &Plan, shares: Option<&Shares>, costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
+fn csv(plan: &Plan, shares: Option<&SampleShares>, costs: &PlanCosts, out: &mut dyn Write) -> io::Result<()> {
     let columns = "library,function,symbol,file_offset,size,entry_site,entry,exit,cost_ns,reason";
     writeln!(out, "{columns},samples,cpu_share,stub")?;
     for library in &plan.libraries {
@@ -270,12 +275,12 @@ fn csv(plan: &Plan, shares: Option<&Shares>, costs: &Costs, out: &mut dyn Write)
 }
 
 /// Its samples and its share of the CPU time, where such were taken.
-fn samples_of(planned: &PlannedRegion, shares: Option<&Shares>) -> (Option<u64>, Option<f64>) {
+fn samples_of(planned: &PlannedRegion, shares: Option<&SampleShares>) -> (Option<u64>, Option<f64>) {
     let samples = shares.map(|shares| shares.samples(planned));
     (samples, shares.zip(samples).and_then(|(shares, samples)| shares.fraction(samples)))
 }
 
-fn json_plan(plan: &Plan, shares: Option<&Shares>, view: View) -> Value {
+fn json_plan(plan: &Plan, shares: Option<&SampleShares>, view: View) -> Value {
     json!({
         "costs_are_measured": view.costs.are_measured,
         "sampled": sampled::as_json(view.sampled),
@@ -283,7 +288,7 @@ fn json_plan(plan: &Plan, shares: Option<&Shares>, view: View) -> Value {
     })
 }
 
-fn json_library(library: &PlannedLibrary, shares: Option<&Shares>, costs: &Costs) -> Value {
+fn json_library(library: &PlannedLibrary, shares: Option<&SampleShares>, costs: &PlanCosts) -> Value {
     let functions = library.regions.iter().map(|planned| json_function(planned, shares, costs));
     json!({
         "path": escape(&library.library.path),
@@ -296,7 +301,7 @@ fn json_library(library: &PlannedLibrary, shares: Option<&Shares>, costs: &Costs
     })
 }
 
-fn json_function(planned: &PlannedRegion, shares: Option<&Shares>, costs: &Costs) -> Value {
+fn json_function(planned: &PlannedRegion, shares: Option<&SampleShares>, costs: &PlanCosts) -> Value {
     let (samples, fraction) = samples_of(planned, shares);
     json!({
         "name": escape(&planned.region.name),
@@ -368,7 +373,7 @@ mod tests {
     use rtrace_code::copies::Registers;
     use rtrace_code::tails::Tails;
     use rtrace_model::{ExitPolicy, Library, LibraryId, Region, RegionId, Step, SymbolName};
-    use rtrace_plan::{Refusal, Site};
+    use rtrace_plan::{EntrySite, Refusal};
     use rtrace_symbolizer::RefusedReason;
 
     use super::*;
@@ -388,7 +393,7 @@ mod tests {
             source_file: None,
             source_line: None,
         };
-        let entry = Site { file_offset: region.file_offset, cost, words: 0, registers: Registers::default() };
+        let entry = EntrySite { file_offset: region.file_offset, cost, words: 0, registers: Registers::default() };
         let tails = Tails::Never;
         PlannedRegion {
             laps: false,
@@ -439,7 +444,7 @@ mod tests {
     }
 
     fn view() -> View<'static> {
-        static COSTS: LazyLock<Costs> = LazyLock::new(Costs::typical);
+        static COSTS: LazyLock<PlanCosts> = LazyLock::new(PlanCosts::typical);
         View { format: Format::default(), verbose: false, width: None, bystanders: &[], sampled: None, costs: &COSTS }
     }
 

@@ -11,7 +11,7 @@ use rtrace::target::Target;
 use rtrace_model::{csv_field, escape};
 use rtrace_plan::{Plan, PlannedRegion};
 use rtrace_report::Format;
-use rtrace_signatures::{At, Book, Code, Column, Dropped, Known, Location, Signature};
+use rtrace_signatures::{AbiPlace, At, Book, Dropped, Lookup, OpCode, Signature, ValueSpec};
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -44,7 +44,7 @@ pub fn print(
 }
 
 /// Writes what is known: by library, then in the order of its functions.
-fn render(plan: &Plan, known: &[Vec<Known>], format: Format, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+fn render(plan: &Plan, known: &[Vec<Lookup>], format: Format, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     match format {
         Format::Table => text(plan, known, verbose, out),
         Format::Csv => csv(plan, known, out),
@@ -52,7 +52,7 @@ fn render(plan: &Plan, known: &[Vec<Known>], format: Format, verbose: bool, out:
     }
 }
 
-fn text(plan: &Plan, known: &[Vec<Known>], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+fn text(plan: &Plan, known: &[Vec<Lookup>], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     for (number, (library, known)) in plan.libraries.iter().zip(known).enumerate() {
         if number > 0 {
             writeln!(out)?;
@@ -98,7 +98,7 @@ fn function(planned: &PlannedRegion, signature: &Signature, out: &mut dyn Write)
 }
 
 /// What a column is, and where it is read.
-fn remark(signature: &Signature, column: &Column) -> String {
+fn remark(signature: &Signature, column: &ValueSpec) -> String {
     let place = match (place(signature, column), column.at) {
         (Some(place), _) => format!(", in {place}"),
         (None, At::Enter) => String::new(),
@@ -110,8 +110,8 @@ fn remark(signature: &Signature, column: &Column) -> String {
 }
 
 /// Of which calls a column has no value, if it is known.
-fn doubt(planned: &PlannedRegion, column: &Column) -> Option<String> {
-    let is_vector = column.program.iter().any(|op| op.code == Code::Vector);
+fn doubt(planned: &PlannedRegion, column: &ValueSpec) -> Option<String> {
+    let is_vector = column.program.iter().any(|op| op.code == OpCode::Vector);
     is_vector.then(|| match &planned.stub {
         Some(Ok(_)) => "null for calls that do not come by the stub".to_owned(),
         Some(Err(reason)) => format!("always null: no stub: {reason}"),
@@ -120,21 +120,21 @@ fn doubt(planned: &PlannedRegion, column: &Column) -> Option<String> {
 }
 
 /// Where an argument is at the first instruction, if a column is one.
-fn place(signature: &Signature, column: &Column) -> Option<String> {
+fn place(signature: &Signature, column: &ValueSpec) -> Option<String> {
     let param = signature.params.iter().find(|param| param.name == column.name)?;
     match &param.location {
-        Location::Register(register) => Some(register.to_string()),
-        Location::Stack(offset) => Some(format!("{offset}(%rsp)")),
-        Location::Xmm(number) => Some(format!("xmm{number}")),
+        AbiPlace::Register(register) => Some(register.to_string()),
+        AbiPlace::Stack(offset) => Some(format!("{offset}(%rsp)")),
+        AbiPlace::Xmm(number) => Some(format!("xmm{number}")),
         _ => None,
     }
 }
 
 /// Writes each reason once with the functions of which nothing is known.
-fn nothing(regions: &[PlannedRegion], known: &[Known], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+fn nothing(regions: &[PlannedRegion], known: &[Lookup], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     let mut by_reason: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (planned, known) in regions.iter().zip(known) {
-        if let Known::Nothing(reason) = known {
+        if let Lookup::Nothing(reason) = known {
             by_reason.entry(reason.to_string()).or_default().push(&planned.region.name);
         }
     }
@@ -151,16 +151,16 @@ fn nothing(regions: &[PlannedRegion], known: &[Known], verbose: bool, out: &mut 
 }
 
 /// Writes a line per value; a function of which nothing is known has one with a reason.
-fn csv(plan: &Plan, known: &[Vec<Known>], out: &mut dyn Write) -> io::Result<()> {
+fn csv(plan: &Plan, known: &[Vec<Lookup>], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "library,function,column,type,at,unit,role,source,reason")?;
     for (library, known) in plan.libraries.iter().zip(known) {
         let path = csv_field(&library.library.path);
         for (planned, known) in library.regions.iter().zip(known) {
             let name = csv_field(&planned.region.name);
             match known {
-                Known::Signature(signature, _) => csv_function(&format!("{path},{name}"), planned, signature, out)?,
-                Known::Nothing(reason) => writeln!(out, "{path},{name},,,,,,,{}", csv_field(&reason.to_string()))?,
-                Known::Unasked => {}
+                Lookup::Signature(signature, _) => csv_function(&format!("{path},{name}"), planned, signature, out)?,
+                Lookup::Nothing(reason) => writeln!(out, "{path},{name},,,,,,,{}", csv_field(&reason.to_string()))?,
+                Lookup::Unasked => {}
             }
         }
     }
@@ -191,7 +191,7 @@ fn csv_function(start: &str, planned: &PlannedRegion, signature: &Signature, out
     Ok(())
 }
 
-fn json_values(plan: &Plan, known: &[Vec<Known>]) -> Value {
+fn json_values(plan: &Plan, known: &[Vec<Lookup>]) -> Value {
     let libraries = plan.libraries.iter().zip(known).map(|(library, known)| {
         let functions = library.regions.iter().zip(known);
         json!({
@@ -203,14 +203,14 @@ fn json_values(plan: &Plan, known: &[Vec<Known>]) -> Value {
     json!({ "libraries": libraries.collect::<Vec<_>>() })
 }
 
-fn json_function(planned: &PlannedRegion, known: &Known) -> Option<Value> {
+fn json_function(planned: &PlannedRegion, known: &Lookup) -> Option<Value> {
     let name = escape(&planned.region.name);
     let signature = match known {
-        Known::Signature(signature, _) => signature,
-        Known::Nothing(reason) => return Some(json!({ "name": name, "reason": reason.to_string() })),
-        Known::Unasked => return None,
+        Lookup::Signature(signature, _) => signature,
+        Lookup::Nothing(reason) => return Some(json!({ "name": name, "reason": reason.to_string() })),
+        Lookup::Unasked => return None,
     };
-    let column = |column: &Column| {
+    let column = |column: &ValueSpec| {
         json!({
             "name": escape(&column.name),
             "type": escape(&column.c_type),
@@ -247,9 +247,9 @@ fn json_function(planned: &PlannedRegion, known: &Known) -> Option<Value> {
     }))
 }
 
-fn signature(known: &Known) -> Option<&Signature> {
+fn signature(known: &Lookup) -> Option<&Signature> {
     match known {
-        Known::Signature(signature, _) => Some(signature),
+        Lookup::Signature(signature, _) => Some(signature),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The processes that the user means, found, and said where they are several.
 
-use rtrace::named::{self, Process};
+use rtrace::named::{self, NamedProcess};
 use rtrace::privilege;
 
 use super::args::Processes;
@@ -23,7 +23,7 @@ pub fn find(chosen: &Processes) -> anyhow::Result<Vec<u32>> {
     Ok(pids)
 }
 
-fn of_name(name: &str) -> anyhow::Result<Vec<Process>> {
+fn of_name(name: &str) -> anyhow::Result<Vec<NamedProcess>> {
     let mut refused = Vec::new();
     let mut found = named::find(name)?;
     let count = found.len();
@@ -45,7 +45,7 @@ fn of_name(name: &str) -> anyhow::Result<Vec<Process>> {
     }
 }
 
-fn say_several(name: &str, found: &[Process]) {
+fn say_several(name: &str, found: &[NamedProcess]) {
     if let [_, _, ..] = found {
         let pids: Vec<u32> = found.iter().map(|process| process.pid).collect();
         tell!("{} processes are named {name}: {}", found.len(), named::list(&pids));

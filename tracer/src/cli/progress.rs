@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use rtrace::flight::Log;
+use rtrace::flight::WindowLog;
 use rtrace::host;
 use rtrace_model::{
     Batch, Definition, Event, EventKind, LocationId, PathId, PathProfile, Process, Sink, SinkError, Summary, Timestamp,
@@ -96,12 +96,12 @@ pub struct Progress {
     /// Whether that was said of a program.
     is_withheld: bool,
     /// Has what is to be said of windows.
-    windows: Option<Log>,
+    windows: Option<WindowLog>,
 }
 
 impl Progress {
     /// A line about the recording of `target`, which is a description for people; `lingering`: what may keep it going.
-    pub fn new(target: &str, lingering: Option<Lingering>, windows: Option<Log>) -> Progress {
+    pub fn new(target: &str, lingering: Option<Lingering>, windows: Option<WindowLog>) -> Progress {
         let bar = ProgressBar::new_spinner().with_prefix(rtrace_model::escape(target).into_owned());
         bar.set_style(
             ProgressStyle::with_template("{spinner} {prefix}: {msg}, {elapsed}").expect("the template is valid"),
@@ -162,7 +162,7 @@ impl Sink for Progress {
         if let Some(notice) = self.lingering.as_mut().and_then(|lingering| lingering.notice(host::now())) {
             self.bar.suspend(|| tell!("{notice}"));
         }
-        for news in self.windows.iter().flat_map(Log::take_news) {
+        for news in self.windows.iter().flat_map(WindowLog::take_news) {
             self.bar.suspend(|| tell!("{news}"));
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use rtrace::flight::{self, Flight, Log};
+use rtrace::flight::{self, Flight, WindowLog};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
 use rtrace::session::Ready;
@@ -24,7 +24,7 @@ use signal_hook::consts::SIGUSR1;
 use signal_hook::flag;
 
 use super::Outcome;
-use super::args::{Keep, Recording};
+use super::args::{Keep, RecordingArgs};
 use super::derive::derive;
 use super::message::{Hint as _, tell};
 use super::progress::{Lingering, Progress};
@@ -63,7 +63,7 @@ pub struct Recorded {
     /// Why it may be empty.
     silence: Silence,
     /// The parts of it that were written, where not all is.
-    windows: Option<Log>,
+    windows: Option<WindowLog>,
     /// Whether the user wants its trace.
     is_kept: bool,
 }
@@ -99,7 +99,7 @@ pub fn record(
         sinks.push(Box::new(Progress::new(show.target, lingering, windows.clone())));
         sinks.extend(consumers.into_iter().map(|consumer| Box::new(consumer) as Box<dyn Sink>));
         let recorded = ready.record(sinks, show.stop, armed);
-        let news = windows.iter().flat_map(Log::take_news);
+        let news = windows.iter().flat_map(WindowLog::take_news);
         for line in deliveries.iter().flat_map(Delivery::warnings).chain(news) {
             tell!("{line}");
         }
@@ -151,7 +151,7 @@ fn consumers(commands: &[String], user: Option<&User>) -> anyhow::Result<Vec<Con
 
 /// What stores the recording: all of it, or windows of it. Ranks of a parallel job write into one directory, each a
 /// trace.
-fn writer(show: &Show<'_>) -> anyhow::Result<(Box<dyn Sink>, Option<Log>)> {
+fn writer(show: &Show<'_>) -> anyhow::Result<(Box<dyn Sink>, Option<WindowLog>)> {
     let (directory, owner) = (show.directory, privilege::invoker());
     let rank = rank::from_environment();
     let Some(before) = show.keep.keep else {
@@ -237,7 +237,7 @@ impl Recorded {
 }
 
 /// Where the windows are.
-fn tell_windows(log: &Log) {
+fn tell_windows(log: &WindowLog) {
     let (met, windows) = (counted(log.met(), "trigger"), log.windows());
     match windows.as_slice() {
         [] => tell!("no trigger was met: nothing is saved"),
@@ -249,6 +249,6 @@ fn tell_windows(log: &Log) {
 }
 
 /// The outcome of a recording under `--strict`.
-pub fn completeness(summary: &Summary, recording: &Recording) -> Outcome {
+pub fn completeness(summary: &Summary, recording: &RecordingArgs) -> Outcome {
     if recording.strict && !summary.is_complete() { Outcome::Incomplete } else { Outcome::Complete }
 }

@@ -9,12 +9,12 @@ use rtrace_plan::Selector;
 use rtrace_report::Look;
 use rtrace_symbolizer::normal_path;
 
-use super::args::Report;
+use super::args::ReportArgs;
 use super::message::{Hint as _, tell};
 use super::{Outcome, screen, working};
 
 /// Prints the report.
-pub fn report(options: &Report) -> anyhow::Result<Outcome> {
+pub fn report(options: &ReportArgs) -> anyhow::Result<Outcome> {
     if let Some(destination) = options.suggestion(privilege::invoker()) {
         return suggest(options, &destination);
     }
@@ -76,7 +76,7 @@ fn selects(selector: &Selector, site: &CallSite) -> bool {
 }
 
 /// Writes a filter file; none where nothing is worth leaving out.
-fn suggest(options: &Report, destination: &Destination) -> anyhow::Result<Outcome> {
+fn suggest(options: &ReportArgs, destination: &Destination) -> anyhow::Result<Outcome> {
     let suggestion = working::reading(&[&options.directory], || rtrace_report::suggest(&options.directory))?;
     if !suggestion.is_empty() {
         hinted(destination.file(|out| Ok(suggestion.write(out)?)).map_err(rtrace_report::Error::Page))?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use rtrace::command::shell_status;
 use rtrace::guard::Guard;
-use rtrace::session::{self, Found, Program};
+use rtrace::session::{self, FoundTarget, TracedProgram};
 use rtrace::user::User;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -35,7 +35,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
         user: options.user.as_deref().map(User::named).transpose()?,
         ..recording.options(&options.selection, true, None)?
     };
-    let found = Found::find(&guard, &how, Program::Command(&options.command))?;
+    let found = FoundTarget::find(&guard, &how, TracedProgram::Command(&options.command))?;
     say_unknown_sources(found.without_sources());
     found.remarks().iter().for_each(|remark| message::tell!("{remark}"));
     if recording.leaves_children(&how) {

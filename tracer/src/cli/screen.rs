@@ -19,26 +19,26 @@ const COLUMNS: usize = 80;
 
 /// The terminal that shows standard output.
 #[derive(Clone, Copy, Debug)]
-pub struct Screen {
+pub struct OutputScreen {
     columns: usize,
     /// Unknown of some serial lines and emulators.
     rows: Option<usize>,
 }
 
-impl Screen {
+impl OutputScreen {
     /// The terminal, if standard output is one.
-    fn of_output() -> Option<Screen> {
+    fn of_output() -> Option<OutputScreen> {
         let size =
             || rustix::termios::tcgetwinsize(stdout()).map(|size| [size.ws_col, size.ws_row]).unwrap_or_default();
-        stdout().is_terminal().then(|| Screen::new(size(), variable))
+        stdout().is_terminal().then(|| OutputScreen::new(size(), variable))
     }
 
     /// A terminal of which the kernel knows so many columns and rows, 0 if it does not. `COLUMNS` and `LINES` take
     /// precedence.
-    fn new(known: [u16; 2], variable: impl Fn(&str) -> Option<String>) -> Screen {
+    fn new(known: [u16; 2], variable: impl Fn(&str) -> Option<String>) -> OutputScreen {
         let said = |name: &str| variable(name)?.parse().ok().filter(|&number| number > 0);
         let [columns, rows] = known.map(|number| Some(usize::from(number)).filter(|&number| number > 0));
-        Screen { columns: said("COLUMNS").or(columns).unwrap_or(COLUMNS), rows: said("LINES").or(rows) }
+        OutputScreen { columns: said("COLUMNS").or(columns).unwrap_or(COLUMNS), rows: said("LINES").or(rows) }
     }
 
     /// Whether so many lines do not fit. The prompt takes one, too.
@@ -54,10 +54,10 @@ fn variable(name: &str) -> Option<String> {
 
 /// How tables look on standard output.
 pub fn look(display: Display) -> Look {
-    look_on(Screen::of_output(), display.color, variable)
+    look_on(OutputScreen::of_output(), display.color, variable)
 }
 
-fn look_on(screen: Option<Screen>, color: Colour, variable: impl Fn(&str) -> Option<String>) -> Look {
+fn look_on(screen: Option<OutputScreen>, color: Colour, variable: impl Fn(&str) -> Option<String>) -> Look {
     let is_plain = variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb");
     let colours = match color {
         Colour::Auto => screen.is_some() && !is_plain,
@@ -73,7 +73,7 @@ fn look_on(screen: Option<Screen>, color: Colour, variable: impl Fn(&str) -> Opt
 /// Prints a result, through a pager if it is longer than the terminal.
 pub fn show(text: &[u8], display: Display) -> anyhow::Result<()> {
     let lines = text.iter().filter(|&&byte| byte == b'\n').count();
-    let is_long = !display.no_pager && Screen::of_output().is_some_and(|screen| screen.is_shorter(lines));
+    let is_long = !display.no_pager && OutputScreen::of_output().is_some_and(|screen| screen.is_shorter(lines));
     let Some(pager) = pager(env::var("PAGER").ok()).filter(|_| is_long) else { return print(text) };
     let mut command = Command::new("sh");
     command.args(["-c", &pager]).stdin(Stdio::piped());
@@ -110,19 +110,21 @@ mod tests {
     #[test]
     fn what_the_user_says_of_a_terminal_counts_more_than_what_the_kernel_knows() {
         let size = |known, variables: &[(&str, &str)]| {
-            let screen = Screen::new(known, of(variables));
+            let screen = OutputScreen::new(known, of(variables));
             (screen.columns, screen.rows)
         };
         assert_eq!(size([120, 40], &[]), (120, Some(40)));
         assert_eq!(size([120, 40], &[("COLUMNS", "60"), ("LINES", "10")]), (60, Some(10)));
         assert_eq!(size([0, 0], &[("COLUMNS", "x"), ("LINES", "0")]), (80, None));
-        assert!(Screen::new([80, 24], of(&[])).is_shorter(24) && !Screen::new([80, 24], of(&[])).is_shorter(23));
-        assert!(!Screen::new([80, 0], of(&[])).is_shorter(1_000), "nobody knows");
+        assert!(
+            OutputScreen::new([80, 24], of(&[])).is_shorter(24) && !OutputScreen::new([80, 24], of(&[])).is_shorter(23)
+        );
+        assert!(!OutputScreen::new([80, 0], of(&[])).is_shorter(1_000), "nobody knows");
     }
 
     #[test]
     fn colours_are_for_terminals_unless_they_are_asked_for_or_refused() {
-        let screen = Some(Screen { columns: 80, rows: None });
+        let screen = Some(OutputScreen { columns: 80, rows: None });
         let colours = |screen, color, variables: &[(&str, &str)]| look_on(screen, color, of(variables)).colours;
         assert!(colours(screen, Colour::Auto, &[("TERM", "xterm")]));
         assert!(!colours(None, Colour::Auto, &[]));

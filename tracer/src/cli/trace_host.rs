@@ -6,7 +6,7 @@ use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 
 use rtrace::privilege;
-use rtrace_tui::{Fate, Host, Shown};
+use rtrace_tui::{Fate, Host, ViewEnd};
 
 use super::message::tell;
 
@@ -32,7 +32,7 @@ impl<'a> TraceHost<'a> {
 }
 
 /// Names the files that a view has written, which its last line did for a moment only.
-pub fn tell_saved(shown: &Shown) {
+pub fn tell_saved(shown: &ViewEnd) {
     shown.saved.iter().for_each(|file| tell!("wrote {file}"));
 }
 

@@ -60,7 +60,7 @@ impl Error {
         match self {
             Error::TooMany { .. } | Error::Twice { .. } => None,
             Error::Unknown { .. } | Error::Refused { .. } => {
-                let everywhere = TABLE.iter().filter(|known| matches!(known.source, counter::Source::Kernel(_)));
+                let everywhere = TABLE.iter().filter(|known| matches!(known.source, counter::CounterSource::Kernel(_)));
                 let names: Vec<&str> = everywhere.map(|known| known.name).collect();
                 Some(format!("`rtrace counters` lists what works here; {} always do", names.join(", ")))
             }

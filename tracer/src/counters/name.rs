@@ -5,14 +5,14 @@
 
 use perf_event_open_sys::bindings::{PERF_TYPE_RAW, PERF_TYPE_TRACEPOINT};
 
-use rtrace_model::counter::{self, Unit};
+use rtrace_model::counter::{self, CounterUnit};
 
 use super::error::Error;
 use super::tracepoint::Tracepoints;
-use super::{EventCode, Source, cache, pmu};
+use super::{CounterEvent, EventCode, cache, pmu};
 
 /// Where the counter of that name is read, and in which unit.
-pub(super) fn parse(name: &str) -> Result<(Source, Unit), Error> {
+pub(super) fn parse(name: &str) -> Result<(CounterEvent, CounterUnit), Error> {
     if let Some((unit, rest)) = name.split_once('/') {
         return of_unit(name, unit, rest).map(counted);
     }
@@ -21,10 +21,10 @@ pub(super) fn parse(name: &str) -> Result<(Source, Unit), Error> {
         _ => (name, ""),
     };
     if let Some(known) = counter::find(base) {
-        let source = match Source::from(known.source) {
-            Source::Event(event) => Source::Event(limited(event, modes)),
-            source @ Source::Kernel(_) if modes.is_empty() => source,
-            Source::Kernel(_) => {
+        let source = match CounterEvent::from(known.source) {
+            CounterEvent::Event(event) => CounterEvent::Event(limited(event, modes)),
+            source @ CounterEvent::Kernel(_) if modes.is_empty() => source,
+            CounterEvent::Kernel(_) => {
                 return Err(Error::unknown(name, "the kernel does not tell user mode from its own here".to_owned()));
             }
         };
@@ -39,8 +39,8 @@ pub(super) fn parse(name: &str) -> Result<(Source, Unit), Error> {
     }
 }
 
-fn counted(event: EventCode) -> (Source, Unit) {
-    (Source::Event(event), Unit::COUNT)
+fn counted(event: EventCode) -> (CounterEvent, CounterUnit) {
+    (CounterEvent::Event(event), CounterUnit::COUNT)
 }
 
 /// `u`, `k` or both, as after the name of an event.
@@ -66,7 +66,7 @@ fn of_unit(name: &str, unit: &str, rest: &str) -> Result<EventCode, Error> {
     if !modes.is_empty() && !is_modes(modes) {
         return Err(Error::unknown(name, format!("`{modes}` is no mode: u or k")));
     }
-    let event = pmu::Unit::find(unit).and_then(|unit| unit.event(terms));
+    let event = pmu::PmuUnit::find(unit).and_then(|unit| unit.event(terms));
     event.map(|event| limited(event, modes)).map_err(|problem| Error::unknown(name, problem.to_string()))
 }
 
@@ -90,15 +90,18 @@ mod tests {
 
     fn event(name: &str) -> EventCode {
         match parse(name).unwrap() {
-            (Source::Event(event), _) => event,
+            (CounterEvent::Event(event), _) => event,
             source => panic!("{source:?}"),
         }
     }
 
     #[test]
     fn names_of_perf_are_understood() {
-        assert_eq!(parse("faults").unwrap(), (Source::Kernel(CountCode::RT_COUNT_PAGE_FAULTS), Unit::COUNT));
-        assert_eq!(parse("task-clock").unwrap().1, Unit::NANOSECONDS);
+        assert_eq!(
+            parse("faults").unwrap(),
+            (CounterEvent::Kernel(CountCode::RT_COUNT_PAGE_FAULTS), CounterUnit::COUNT)
+        );
+        assert_eq!(parse("task-clock").unwrap().1, CounterUnit::NANOSECONDS);
         assert_eq!(event("cycles"), event("cpu-cycles"));
         assert_eq!(event("instructions").config, 1);
         assert_eq!(event("LLC-load-misses").config, 0x1_0002);

@@ -26,23 +26,23 @@ pub(super) enum Problem {
 
 /// A unit.
 #[derive(Debug)]
-pub(super) struct Unit {
+pub(super) struct PmuUnit {
     folder: PathBuf,
 }
 
-impl Unit {
+impl PmuUnit {
     /// The unit of that name.
-    pub(super) fn find(name: &str) -> Result<Unit, Problem> {
-        Unit::find_in(Path::new(DEVICES), name)
+    pub(super) fn find(name: &str) -> Result<PmuUnit, Problem> {
+        PmuUnit::find_in(Path::new(DEVICES), name)
     }
 
-    fn find_in(devices: &Path, name: &str) -> Result<Unit, Problem> {
+    fn find_in(devices: &Path, name: &str) -> Result<PmuUnit, Problem> {
         let folder = devices.join(name);
         let is_plain = !name.is_empty() && !name.contains(['/', '.']);
         if !is_plain || !folder.join("type").exists() {
             return Err(Problem::NoUnit(name.to_owned(), list(devices).join(", ")));
         }
-        Ok(Unit { folder })
+        Ok(PmuUnit { folder })
     }
 
     /// The event that terms such as `event=0x3c,umask=1`, or the name of an event, stand for.
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn terms_are_put_where_the_format_says() {
         let machine = machine();
-        let cpu = Unit::find_in(machine.path(), "cpu").unwrap();
+        let cpu = PmuUnit::find_in(machine.path(), "cpu").unwrap();
         let event = cpu.event("event=0x1c2,umask=3,any").unwrap();
         assert_eq!((event.kind, event.config), (4, 0x1_0020_03c2));
         let event = cpu.event("mem-loads").unwrap();
@@ -176,14 +176,14 @@ mod tests {
     #[test]
     fn what_a_unit_does_not_have_is_named() {
         let machine = machine();
-        let cpu = Unit::find_in(machine.path(), "cpu").unwrap();
+        let cpu = PmuUnit::find_in(machine.path(), "cpu").unwrap();
         assert_eq!(cpu.event("edge"), Err(Problem::NoTerm("edge".to_owned())));
         assert_eq!(cpu.event("../uncore/type"), Err(Problem::NoTerm("../uncore/type".to_owned())));
         assert_eq!(cpu.event("umask=0x100"), Err(Problem::Value("umask".to_owned())));
         assert_eq!(cpu.event("umask=many"), Err(Problem::Value("umask".to_owned())));
-        assert_eq!(Unit::find_in(machine.path(), "uncore").unwrap().event(""), Err(Problem::NotPerThread));
+        assert_eq!(PmuUnit::find_in(machine.path(), "uncore").unwrap().event(""), Err(Problem::NotPerThread));
         for name in ["gpu", "", "..", "cpu/format"] {
-            let problem = Unit::find_in(machine.path(), name).unwrap_err();
+            let problem = PmuUnit::find_in(machine.path(), name).unwrap_err();
             assert_eq!(problem.to_string(), format!("this machine has no unit `{name}`; it has cpu, uncore"));
         }
     }

@@ -1,13 +1,13 @@
 //! Which counters this machine has: each is tried on one CPU.
 
-use rtrace_model::counter::{self, Known, TABLE};
+use rtrace_model::counter::{self, NamedCounter, TABLE};
 
 use super::tracepoint::Tracepoints;
-use super::{EventCode, Source, cache, error, name, pmu};
+use super::{CounterEvent, EventCode, cache, error, name, pmu};
 
 /// A kind of counters, for a heading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum CounterGroup {
     /// Counted by the kernel, for every thread.
     Kernel,
     /// Events of the kernel.
@@ -24,17 +24,17 @@ pub enum Group {
     Tracepoint,
 }
 
-impl Group {
+impl CounterGroup {
     /// The word used in lists.
     pub const fn name(self) -> &'static str {
         match self {
-            Group::Kernel => "kernel",
-            Group::Software => "software",
-            Group::Hardware => "hardware",
-            Group::Cache => "cache",
-            Group::Unit => "unit",
-            Group::Raw => "raw",
-            Group::Tracepoint => "tracepoint",
+            CounterGroup::Kernel => "kernel",
+            CounterGroup::Software => "software",
+            CounterGroup::Hardware => "hardware",
+            CounterGroup::Cache => "cache",
+            CounterGroup::Unit => "unit",
+            CounterGroup::Raw => "raw",
+            CounterGroup::Tracepoint => "tracepoint",
         }
     }
 }
@@ -43,7 +43,7 @@ impl Group {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Its kind.
-    pub group: Group,
+    pub group: CounterGroup,
     /// Its name, or a pattern of names.
     pub name: String,
     /// Another name.
@@ -58,7 +58,7 @@ pub struct Finding {
 pub fn survey() -> Vec<Finding> {
     let mut findings: Vec<Finding> = TABLE.iter().map(of_table).collect();
     findings.extend(cache::all().map(|(name, event)| Finding {
-        group: Group::Cache,
+        group: CounterGroup::Cache,
         what: "accesses to a cache".to_owned(),
         alias: None,
         name,
@@ -68,7 +68,7 @@ pub fn survey() -> Vec<Finding> {
         findings.extend(of_unit(&unit));
     }
     let raw = |name: &str, what: &str, example: &str| Finding {
-        group: Group::Raw,
+        group: CounterGroup::Raw,
         name: name.to_owned(),
         alias: None,
         what: what.to_owned(),
@@ -77,7 +77,7 @@ pub fn survey() -> Vec<Finding> {
     findings.push(raw("rNNNN", "a code in hexadecimal", "r3c"));
     findings.push(raw("cpu/event=0x..,umask=0x../", "terms of a unit's format", "cpu/event=0x3c/"));
     findings.push(Finding {
-        group: Group::Tracepoint,
+        group: CounterGroup::Tracepoint,
         name: "GROUP:EVENT".to_owned(),
         alias: None,
         what: format!("one of {} places in the kernel, such as sched:sched_switch", tracepoints()),
@@ -86,33 +86,33 @@ pub fn survey() -> Vec<Finding> {
     findings
 }
 
-fn of_table(known: &Known) -> Finding {
+fn of_table(known: &NamedCounter) -> Finding {
     let group = match known.source {
-        counter::Source::Kernel(_) => Group::Kernel,
-        counter::Source::Software(_) => Group::Software,
-        counter::Source::Hardware(_) => Group::Hardware,
+        counter::CounterSource::Kernel(_) => CounterGroup::Kernel,
+        counter::CounterSource::Software(_) => CounterGroup::Software,
+        counter::CounterSource::Hardware(_) => CounterGroup::Hardware,
     };
-    let refusal = match Source::from(known.source) {
-        Source::Kernel(_) => None,
-        Source::Event(event) => refusal(event),
+    let refusal = match CounterEvent::from(known.source) {
+        CounterEvent::Kernel(_) => None,
+        CounterEvent::Event(event) => refusal(event),
     };
     Finding { group, name: known.name.to_owned(), alias: known.alias, what: known.what.to_owned(), refusal }
 }
 
 fn of_unit(unit: &str) -> Vec<Finding> {
-    let Ok(found) = pmu::Unit::find(unit) else { return Vec::new() };
+    let Ok(found) = pmu::PmuUnit::find(unit) else { return Vec::new() };
     let finding = |event: String| {
         let name = format!("{unit}/{event}/");
         let refusal = try_name(&name);
-        Finding { group: Group::Unit, what: format!("{event} of the unit {unit}"), alias: None, name, refusal }
+        Finding { group: CounterGroup::Unit, what: format!("{event} of the unit {unit}"), alias: None, name, refusal }
     };
     found.events().into_iter().map(finding).collect()
 }
 
 fn try_name(name: &str) -> Option<String> {
     match name::parse(name) {
-        Ok((Source::Event(event), _)) => refusal(event),
-        Ok((Source::Kernel(_), _)) => None,
+        Ok((CounterEvent::Event(event), _)) => refusal(event),
+        Ok((CounterEvent::Kernel(_), _)) => None,
         Err(error::Error::Unknown { cause, .. }) => Some(cause),
         Err(error) => Some(error.to_string()),
     }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn what_the_kernel_counts_itself_works_everywhere() {
         let findings = survey();
-        let kernel: Vec<&Finding> = findings.iter().filter(|finding| finding.group == Group::Kernel).collect();
+        let kernel: Vec<&Finding> = findings.iter().filter(|finding| finding.group == CounterGroup::Kernel).collect();
         assert_eq!(kernel.len(), 6);
         assert!(kernel.iter().all(|finding| finding.refusal.is_none()));
         assert!(findings.iter().any(|finding| finding.name == "LLC-load-misses"));

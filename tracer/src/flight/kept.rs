@@ -22,7 +22,7 @@ const PER_ITEM: usize = 128;
 /// About so many bytes of an event, and of a text.
 const PER_EVENT: usize = 256;
 
-struct Entry {
+struct KeptDefinition {
     /// The time of its first and of its last part.
     from: Timestamp,
     until: Timestamp,
@@ -32,7 +32,7 @@ struct Entry {
 
 /// What calls refer to.
 #[derive(Clone, Default)]
-pub(super) struct Definitions {
+pub(super) struct KeptDefinitions {
     pub(super) libraries: BTreeMap<LibraryId, Library>,
     pub(super) regions: BTreeMap<RegionId, Region>,
     pub(super) processes: HashMap<(u32, Timestamp), Process>,
@@ -43,7 +43,7 @@ pub(super) struct Definitions {
     pub(super) value_columns: BTreeMap<(RegionId, u32), ValueColumn>,
 }
 
-impl Definitions {
+impl KeptDefinitions {
     fn learn(&mut self, definition: &Definition) {
         match definition.clone() {
             Definition::Library(library) => _ = self.libraries.insert(library.id, library),
@@ -67,11 +67,11 @@ impl Definitions {
 }
 
 /// What is kept.
-pub(super) struct Kept {
+pub(super) struct KeptCalls {
     most_bytes: usize,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<KeptDefinition>,
     bytes: usize,
-    pub(super) definitions: Definitions,
+    pub(super) definitions: KeptDefinitions,
     lasting: Vec<Event>,
     /// The latest time that anything was told of.
     pub(super) now: Timestamp,
@@ -83,20 +83,20 @@ pub(super) struct Kept {
 
 /// A part of a recording that was taken out.
 pub(super) struct Taken {
-    pub(super) definitions: Definitions,
+    pub(super) definitions: KeptDefinitions,
     pub(super) lasting: Vec<Event>,
     pub(super) items: Vec<Item>,
     pub(super) since: Timestamp,
     pub(super) is_cut: bool,
 }
 
-impl Kept {
-    pub(super) fn new(most_bytes: usize) -> Kept {
-        Kept {
+impl KeptCalls {
+    pub(super) fn new(most_bytes: usize) -> KeptCalls {
+        KeptCalls {
             most_bytes,
             entries: VecDeque::new(),
             bytes: 0,
-            definitions: Definitions::default(),
+            definitions: KeptDefinitions::default(),
             lasting: Vec::new(),
             now: Timestamp(0),
             since: Timestamp(0),
@@ -121,7 +121,8 @@ impl Kept {
         let Some(until) = batch.iter().map(Call::known_until).max() else { return };
         let bytes = batch.len() * (size_of::<Call>() + batch.metrics() * size_of::<Reading>());
         self.advance(until);
-        if let Some(Entry { from, until: last, bytes: sum, item: Item::Calls(calls) }) = self.entries.back_mut()
+        if let Some(KeptDefinition { from, until: last, bytes: sum, item: Item::Calls(calls) }) =
+            self.entries.back_mut()
             && until.since(*from) < STEP_NS
             && calls.len() + batch.len() <= STEP_CALLS
             && calls.metrics() == batch.metrics()
@@ -164,10 +165,10 @@ impl Kept {
     fn push(&mut self, until: Timestamp, bytes: usize, item: Item) {
         let bytes = bytes + PER_ITEM;
         self.bytes += bytes;
-        if let Some(Entry { item: Item::Calls(calls), .. }) = self.entries.back_mut() {
+        if let Some(KeptDefinition { item: Item::Calls(calls), .. }) = self.entries.back_mut() {
             calls.shrink_to_fit();
         }
-        self.entries.push_back(Entry { from: until, until, bytes, item });
+        self.entries.push_back(KeptDefinition { from: until, until, bytes, item });
         self.stay_within_memory();
     }
 
@@ -192,7 +193,7 @@ impl Kept {
     }
 
     fn pop(&mut self) -> Option<Timestamp> {
-        let Entry { until, bytes, .. } = self.entries.pop_front()?;
+        let KeptDefinition { until, bytes, .. } = self.entries.pop_front()?;
         self.bytes -= bytes;
         // A call of the same instant may be in the next entry.
         self.since = self.since.max(Timestamp(until.0.saturating_add(1)));

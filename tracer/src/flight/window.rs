@@ -8,32 +8,38 @@ use rtrace_model::{
     SinkError, Summary, Timestamp, Untimed, Window,
 };
 
-use super::kept::{Definitions, Taken};
+use super::kept::{KeptDefinitions, Taken};
 
 /// What is to be written.
-pub(super) struct Part {
+pub(super) struct WindowPart {
     pub(super) header: Header,
     pub(super) summary: Summary,
-    definitions: Definitions,
+    definitions: KeptDefinitions,
     lasting: Vec<Event>,
     items: Vec<Item>,
 }
 
-impl Part {
+impl WindowPart {
     /// The part until `end`. What ran then is among `running`, as far as it is no call that was taken.
-    pub(super) fn new(recording: &Header, window: Window, taken: Taken, end: Timestamp, running: Vec<Call>) -> Part {
+    pub(super) fn new(
+        recording: &Header,
+        window: Window,
+        taken: Taken,
+        end: Timestamp,
+        running: Vec<Call>,
+    ) -> WindowPart {
         let Taken { mut definitions, lasting, items, since, is_cut } = taken;
         let end = end.max(since);
         let window = Window { is_cut, ..window };
         let header = Header { begin: at(recording, since), window: Some(window), ..recording.clone() };
-        let mut part = Part {
+        let mut part = WindowPart {
             header,
             summary: Summary {
                 end: at(recording, end),
                 regions: definitions.regions.len() as u64,
                 ..Summary::default()
             },
-            definitions: Definitions::default(),
+            definitions: KeptDefinitions::default(),
             lasting,
             items: Vec::with_capacity(items.len() + 1),
         };
@@ -98,7 +104,7 @@ impl Part {
     /// Those of the writer.
     pub(super) fn write(&self, writer: &mut TraceWriter) -> Result<(), SinkError> {
         writer.begin(&self.header)?;
-        let Definitions { libraries, regions, processes, locations, metrics, call_sites, contexts, value_columns } =
+        let KeptDefinitions { libraries, regions, processes, locations, metrics, call_sites, contexts, value_columns } =
             &self.definitions;
         let all = (libraries.values().cloned().map(Definition::Library))
             .chain(regions.values().cloned().map(Definition::Region))
@@ -147,12 +153,12 @@ fn open_at(call: &Call, end: Timestamp) -> Call {
     Call { duration: Some(duration), child: call.child.min(duration), ending: Ending::Open, ..*call }
 }
 
-trait Count {
+trait CountCalls {
     fn count_calls(&mut self, batch: &Batch);
     fn count_event(&mut self, event: &Event);
 }
 
-impl Count for Summary {
+impl CountCalls for Summary {
     fn count_calls(&mut self, batch: &Batch) {
         self.calls += batch.len() as u64;
         for call in &**batch {

@@ -43,7 +43,7 @@ const TIME_BYTES: usize = 8;
 
 /// A file that a process mapped executable, or that it mapped before, with other permissions than it had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
+pub struct CodeMapping {
     /// The process, as rtrace's process-id namespace numbers it.
     pub pid: u32,
     /// When.
@@ -62,9 +62,9 @@ pub struct Mapping {
 
 /// What becomes of the code of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum CodeChange {
     /// More is mapped.
-    Mapped(Mapping),
+    Mapped(CodeMapping),
     /// All is gone that was mapped: the process executes a program, which is mapped next.
     Executed {
         /// The process.
@@ -74,35 +74,35 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl CodeChange {
     /// The process.
     pub fn pid(&self) -> u32 {
         match self {
-            Change::Mapped(Mapping { pid, .. }) | Change::Executed { pid, .. } => *pid,
+            CodeChange::Mapped(CodeMapping { pid, .. }) | CodeChange::Executed { pid, .. } => *pid,
         }
     }
 
     /// What is mapped, if it is that.
-    pub fn mapped(&self) -> Option<&Mapping> {
+    pub fn mapped(&self) -> Option<&CodeMapping> {
         match self {
-            Change::Mapped(mapping) => Some(mapping),
-            Change::Executed { .. } => None,
+            CodeChange::Mapped(mapping) => Some(mapping),
+            CodeChange::Executed { .. } => None,
         }
     }
 
     /// When.
     pub fn time(&self) -> Timestamp {
         match self {
-            Change::Mapped(Mapping { time, .. }) | Change::Executed { time, .. } => *time,
+            CodeChange::Mapped(CodeMapping { time, .. }) | CodeChange::Executed { time, .. } => *time,
         }
     }
 }
 
 /// What the kernel has told of all processes.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct MappingRecords {
     /// The files that were mapped.
-    pub mappings: Vec<Mapping>,
+    pub mappings: Vec<CodeMapping>,
     /// How many records the kernel had to drop.
     pub lost: u64,
 }
@@ -131,17 +131,17 @@ impl Mappings {
     }
 
     /// What has changed since the last call, by time, and how many records the kernel had to drop.
-    pub fn read(&mut self) -> (Vec<Change>, u64) {
+    pub fn read(&mut self) -> (Vec<CodeChange>, u64) {
         let (mut changes, mut lost) = (Vec::new(), 0);
         for ring in &mut self.rings {
             ring.read(|kind, misc, body| match kind {
-                PERF_RECORD_MMAP2 => changes.extend(parse(body).map(Change::Mapped)),
+                PERF_RECORD_MMAP2 => changes.extend(parse(body).map(CodeChange::Mapped)),
                 PERF_RECORD_COMM if misc & PERF_RECORD_MISC_COMM_EXEC != 0 => changes.extend(executed(body)),
                 PERF_RECORD_LOST => lost += number(body, 16).unwrap_or(1),
                 _ => {}
             });
         }
-        changes.sort_by_key(Change::time);
+        changes.sort_by_key(CodeChange::time);
         (changes, lost)
     }
 }
@@ -165,7 +165,7 @@ fn number(record: &[u8], offset: usize) -> Option<u64> {
 }
 
 /// Reads a record of a mapping, its header of 8 bytes included.
-fn parse(record: &[u8]) -> Option<Mapping> {
+fn parse(record: &[u8]) -> Option<CodeMapping> {
     let word = |offset: usize| Some(u32::from_ne_bytes(record.get(offset..offset + 4)?.try_into().ok()?));
     let pid = word(PID_AT)?;
     let end = record.len().checked_sub(TIME_BYTES)?;
@@ -177,13 +177,13 @@ fn parse(record: &[u8]) -> Option<Mapping> {
     let (start, offset) = (number(record, START_AT)?, number(record, OFFSET_AT)?);
     let addresses = start..start.checked_add(number(record, LENGTH_AT)?)?;
     let path = PathBuf::from(OsStr::from_bytes(path));
-    Some(Mapping { pid, time, path, file, addresses, offset, takes_no_probes })
+    Some(CodeMapping { pid, time, path, file, addresses, offset, takes_no_probes })
 }
 
 /// Reads a record of the new name of a process that executes a program.
-fn executed(record: &[u8]) -> Option<Change> {
+fn executed(record: &[u8]) -> Option<CodeChange> {
     let pid = u32::from_ne_bytes(record.get(PID_AT..PID_AT + 4)?.try_into().ok()?);
-    Some(Change::Executed { pid, time: Timestamp(number(record, record.len().checked_sub(TIME_BYTES)?)?) })
+    Some(CodeChange::Executed { pid, time: Timestamp(number(record, record.len().checked_sub(TIME_BYTES)?)?) })
 }
 
 /// The event of one CPU with its ring.
@@ -213,7 +213,7 @@ impl Ring {
         attributes.set_comm_exec(1);
         attributes.set_sample_id_all(1);
         attributes.set_use_clockid(1);
-        let event = super::open(attributes, super::Subject::Cpu(cpu))?;
+        let event = super::open(attributes, super::PerfSubject::Cpu(cpu))?;
         let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping at an address that the kernel chooses.
         let pages = unsafe { mmap(ptr::null_mut(), PAGE_BYTES + RING_BYTES, flags.0, flags.1, event.as_fd(), 0)? };
@@ -292,7 +292,7 @@ mod tests {
         let file = (libc::makedev(8, 1), 12);
         let (time, addresses) = (Timestamp(99), 0x7000..0x9000);
         let path = "/lib/libz.so.1".into();
-        let mapping = Mapping { pid: 7, time, path, file, addresses, offset: 0x1000, takes_no_probes: false };
+        let mapping = CodeMapping { pid: 7, time, path, file, addresses, offset: 0x1000, takes_no_probes: false };
         assert_eq!(parse(&bytes), Some(mapping));
         for length in 0..PATH_AT + 8 {
             assert_eq!(parse(&bytes[..length]), None);
@@ -313,11 +313,12 @@ mod tests {
         let (seen, lost) = mappings.read();
         assert_eq!(lost, 0);
         let program = seen.iter().position(|change| match change {
-            Change::Mapped(mapping) => mapping.path.ends_with("true"),
-            Change::Executed { .. } => false,
+            CodeChange::Mapped(mapping) => mapping.path.ends_with("true"),
+            CodeChange::Executed { .. } => false,
         });
         let program = program.unwrap_or_else(|| panic!("{seen:?}"));
-        let executed = |change: &Change| matches!(change, Change::Executed { pid, .. } if *pid == seen[program].pid());
+        let executed =
+            |change: &CodeChange| matches!(change, CodeChange::Executed { pid, .. } if *pid == seen[program].pid());
         assert!(seen[..program].iter().any(executed), "a program is executed before it is mapped: {seen:?}");
     }
 }

@@ -13,12 +13,12 @@ use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashSet};
-use rtrace_bpf::{Arrival, Error, FilePlace, MAX_SITES};
+use rtrace_bpf::{ArrivalRule, Error, FilePlace, MAX_SITES};
 use rtrace_code::arrival;
 use rtrace_symbolizer::modules;
 
 use super::{FileId, ReturnSites};
-use crate::callers::{CallerFile, Loaded};
+use crate::callers::{CallerFile, LoadedFiles};
 use crate::gate::Execution;
 use crate::target;
 
@@ -214,7 +214,7 @@ impl ReturnSites<'_> {
 
     /// A process that is about to execute a program wants what was met in the files that this loads, and all sites of
     /// those that are still to be tried in it.
-    pub(super) fn hold<'a>(&mut self, program: Execution<'a>, loaded: &Loaded) -> Held<'a> {
+    pub(super) fn hold<'a>(&mut self, program: Execution<'a>, loaded: &LoadedFiles) -> Held<'a> {
         let pid = program.pid;
         // What it wanted so far is of the program that it executed before.
         self.ahead.want_nothing(pid);
@@ -372,7 +372,7 @@ impl ReturnSites<'_> {
                         sites.extend(self.sites(file, offset, pid, site, Vec::new()));
                     }
                 }
-                arrival::Arrival::Skip { words } => primed.push((place, Arrival::Skip(words))),
+                arrival::Arrival::Skip { words } => primed.push((place, ArrivalRule::Skip(words))),
                 arrival::Arrival::Never => primed.push((place, self.never_met(file, offset))),
                 arrival::Arrival::Site(_) | arrival::Arrival::Impossible => {}
             }

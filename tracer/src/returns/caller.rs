@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _};
-use rtrace_code::arrival::{self, Arrival, Keeps, ReturnSite};
+use rtrace_code::arrival::{self, Arrival, Keeps, ReturnProbe};
 use rtrace_code::calls::{self, Callee};
 use rtrace_code::catching::Catching;
 use rtrace_code::instruction::Emulation;
 use rtrace_code::parallel;
 use rtrace_code::verbatim::Verbatim;
-use rtrace_symbolizer::parts::{self, Parts};
+use rtrace_symbolizer::parts::{self, FileParts};
 use rtrace_symbolizer::{Image, Stamp};
 
 use super::FileId;
@@ -80,7 +80,7 @@ pub(crate) struct Callers {
     /// None for one that cannot be opened.
     files: HashMap<FileId, Option<Caller>>,
     /// Where code is not the file's any more in a process.
-    altered: HashMap<FileId, Parts>,
+    altered: HashMap<FileId, FileParts>,
     found: HashMap<(FileId, Callee), Found>,
 }
 
@@ -103,7 +103,7 @@ impl Callers {
     }
 
     /// No site is placed near these parts of files.
-    pub fn avoid(&mut self, altered: HashMap<FileId, Parts>) {
+    pub fn avoid(&mut self, altered: HashMap<FileId, FileParts>) {
         self.altered = altered;
     }
 
@@ -231,7 +231,7 @@ impl Callers {
     }
 
     /// The site at the return address itself.
-    pub fn at_return_address(&self, id: FileId, offset: u64) -> Option<ReturnSite> {
+    pub fn at_return_address(&self, id: FileId, offset: u64) -> Option<ReturnProbe> {
         arrival::at_return_address(self.code(id, &self.part(id, offset, offset)?, offset)?, &self.emulation)
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use foldhash::HashSet;
 use rtrace_bpf::wire::QuestionRecord;
-use rtrace_bpf::{Arrival, Error};
+use rtrace_bpf::{ArrivalRule, Error};
 use rtrace_symbolizer::Image;
 use rtrace_symbolizer::address_space::Mapping;
 use rtrace_symbolizer::modules::{self, Module};
@@ -18,7 +18,7 @@ use super::links::{Links, Placement};
 use super::{FileId, ReturnSites};
 use crate::altered::Spot;
 use crate::followed::Followed;
-use crate::presence::{Presence, Process};
+use crate::presence::{Presence, ProcessCode};
 
 /// What only seems to be overwritten, as the process changes while it is looked at, is not.
 fn overwritten(links: &Links<'_>, pid: u32) -> Vec<(FileId, Presence, Vec<u32>)> {
@@ -50,7 +50,7 @@ impl ReturnSites<'_> {
             if module.mappings.iter().any(is_concerned) && !is_relocated(module) {
                 let file = (module.device, module.inode);
                 followed.withdraw(pid, file, is_meant)?;
-                let Some(process) = Process::of(pid) else { break };
+                let Some(process) = ProcessCode::of(pid) else { break };
                 self.jumps.withdraw(&process, pid, file, is_meant)?;
                 self.give_up(vec![(file, process.nothing_of(module), self.links.within(pid, file, is_meant))])?;
             }
@@ -94,9 +94,9 @@ impl ReturnSites<'_> {
                     }
                     false => met,
                 };
-                self.programs.prime(&[(place, Arrival::Impossible)])?;
+                self.programs.prime(&[(place, ArrivalRule::Impossible)])?;
                 for (space, address) in addresses {
-                    self.programs.set_arrivals(space, &[(address, Arrival::Impossible)])?;
+                    self.programs.set_arrivals(space, &[(address, ArrivalRule::Impossible)])?;
                 }
                 let site = place.offset + u64::from(placed.site.distance);
                 self.programs.avoid(device, inode, site);
@@ -116,7 +116,7 @@ impl ReturnSites<'_> {
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub(super) fn place_unchanged(
         &mut self,
-        (pid, process): (u32, Option<Process>),
+        (pid, process): (u32, Option<ProcessCode>),
         file: FileId,
         path: &Path,
         sites: &[Placement],

@@ -17,7 +17,7 @@ use super::FileId;
 use crate::altered::Spot;
 use crate::attach::Closing;
 use crate::pinned::Pinned;
-use crate::presence::Process;
+use crate::presence::ProcessCode;
 use crate::target;
 
 /// A file that may have such functions.
@@ -148,7 +148,7 @@ impl<'a> Jumps<'a> {
     /// As [`place`](Jumps::place).
     pub fn withdraw(
         &mut self,
-        process: &Process,
+        process: &ProcessCode,
         pid: u32,
         id: FileId,
         is_meant: impl Fn(u64) -> bool,

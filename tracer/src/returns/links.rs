@@ -16,7 +16,7 @@ use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use super::FileId;
 use crate::altered::Spot;
 use crate::attach::{self, Closing};
-use crate::presence::{Presence, Process};
+use crate::presence::{Presence, ProcessCode};
 
 /// Small links of a file in a process that are merged once no sites come any more, and while they come.
 const MOST_SMALL: usize = 8;
@@ -126,7 +126,7 @@ impl<'a> Links<'a> {
     /// The sites of a process that returns do not come to any more, as it has overwritten them or the code in front of
     /// them: by file.
     pub fn overwritten(&self, pid: u32) -> Vec<(FileId, Presence, Vec<u32>)> {
-        let Some(process) = Process::of(pid) else { return Vec::new() };
+        let Some(process) = ProcessCode::of(pid) else { return Vec::new() };
         let of_group = |(file, path, sites): (FileId, PathBuf, Vec<Placement>)| {
             let spot = |site: &Placement| Spot { entry: site.offset, site: site.probe.file_offset };
             let presence = process.presence(&File::open(path).ok()?, sites.iter().map(spot).collect())?;
@@ -161,7 +161,7 @@ impl<'a> Links<'a> {
         let links = self.numbered(links);
         self.groups.entry((pid, id)).and_modify(|group| group.links.extend(links));
         self.closing.close(old.into_iter().map(|link| link.probes).collect());
-        if let (Some(process), Ok(file)) = (Process::of(pid), File::open(path)) {
+        if let (Some(process), Ok(file)) = (ProcessCode::of(pid), File::open(path)) {
             process.wait_for_removal(&file, gone.iter().map(|site| Spot::at(site.probe.file_offset)).collect());
         }
         Ok(())

@@ -2,13 +2,13 @@
 
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_bpf::wire::{QuestionCode, QuestionRecord};
-use rtrace_bpf::{Arrival, Error, FilePlace};
+use rtrace_bpf::{ArrivalRule, Error, FilePlace};
 use rtrace_code::arrival;
 
 use super::links::Placement;
 use super::placed::Placed;
 use super::{FileId, Key, ReturnSites};
-use crate::presence::Process;
+use crate::presence::ProcessCode;
 use crate::privilege;
 
 /// Sites that are placed with one that was met, at the most: they take the kernel some 0.3 ms.
@@ -19,7 +19,7 @@ enum Decision {
     /// Nothing.
     Nothing,
     /// This is to be known of it.
-    Answer(Arrival),
+    Answer(ArrivalRule),
     /// These sites of a file are placed first.
     Place(FileId, Vec<Placement>),
 }
@@ -27,7 +27,7 @@ enum Decision {
 impl ReturnSites<'_> {
     /// Places the sites for return addresses that the kernel side has met; `is_awaited`: threads wait for them.
     pub(super) fn place(&mut self, asked: &[QuestionRecord], is_awaited: bool) -> Result<(), Error> {
-        let mut answers: HashMap<u32, Vec<(u64, Arrival)>> = HashMap::new();
+        let mut answers: HashMap<u32, Vec<(u64, ArrivalRule)>> = HashMap::new();
         let mut placements: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
         self.spaces.may_have_changed();
         for question in asked {
@@ -46,13 +46,13 @@ impl ReturnSites<'_> {
             let Some(path) = self.callers.path(file) else { continue };
             let space = sites.iter().find_map(|site| self.placed[site.id as usize].met.first());
             let known = space.and_then(|(space, _)| self.spaces.process(pid, *space));
-            let process = known.or_else(|| Process::of(pid));
+            let process = known.or_else(|| ProcessCode::of(pid));
             let refused = self.place_unchanged((pid, process), file, &path, &sites)?;
             let mut offsets = Vec::with_capacity(sites.len());
             let mut primed = Vec::new();
             for site in sites {
                 let is_refused = refused.contains(&site.id);
-                let answer = if is_refused { Arrival::Impossible } else { self.in_place(site.id) };
+                let answer = if is_refused { ArrivalRule::Impossible } else { self.in_place(site.id) };
                 let Placed { offset, ref met, is_interim, .. } = self.placed[site.id as usize];
                 if met.is_empty() && !is_refused {
                     primed.push((self.placed[site.id as usize].place(), answer));
@@ -106,7 +106,7 @@ impl ReturnSites<'_> {
             return Ok(Decision::Answer(self.in_place(id)));
         }
         if !self.may_come_back((pid, file, offset), (space, address))? {
-            return Ok(Decision::Answer(Arrival::Dropped { after: 0 }));
+            return Ok(Decision::Answer(ArrivalRule::Dropped { after: 0 }));
         }
         let arrival = match question.kind {
             QuestionCode::RT_QUESTION_ARRIVAL => self.callers.arrival(file, offset, self.read_at(file, offset)),
@@ -126,9 +126,9 @@ impl ReturnSites<'_> {
                 }
                 Decision::Place(file, sites)
             }
-            arrival::Arrival::Skip { words } => Decision::Answer(Arrival::Skip(words)),
+            arrival::Arrival::Skip { words } => Decision::Answer(ArrivalRule::Skip(words)),
             arrival::Arrival::Never => Decision::Answer(self.never_met(file, offset)),
-            arrival::Arrival::Impossible => Decision::Answer(Arrival::Impossible),
+            arrival::Arrival::Impossible => Decision::Answer(ArrivalRule::Impossible),
         })
     }
 
@@ -166,13 +166,13 @@ impl ReturnSites<'_> {
     }
 
     /// What the kernel side is to know of a return address to which nothing returns: no return goes undetected.
-    pub(super) fn never_met(&self, file: FileId, offset: u64) -> Arrival {
-        Arrival::Placed { catches: self.callers.catches(file, offset), since: None, distance: None }
+    pub(super) fn never_met(&self, file: FileId, offset: u64) -> ArrivalRule {
+        ArrivalRule::Placed { catches: self.callers.catches(file, offset), since: None, distance: None }
     }
 }
 
 /// What becomes of an address where no file is in reach. If the process has ended, its calls were not timed because no site
 /// was placed yet.
 fn out_of_reach(pid: u32) -> Decision {
-    if privilege::has_ended(pid) { Decision::Nothing } else { Decision::Answer(Arrival::Impossible) }
+    if privilege::has_ended(pid) { Decision::Nothing } else { Decision::Answer(ArrivalRule::Impossible) }
 }

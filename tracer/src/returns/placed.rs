@@ -1,7 +1,7 @@
 //! A return site that was placed.
 
 use rtrace_bpf::{FilePlace, Since};
-use rtrace_code::arrival::ReturnSite;
+use rtrace_code::arrival::ReturnProbe;
 use rtrace_code::instruction::SiteCost;
 
 use super::{FileId, Key};
@@ -13,7 +13,7 @@ pub struct Placed {
     /// Offset of the return address in the file, in bytes.
     pub offset: u64,
     pub pid: u32,
-    pub site: ReturnSite,
+    pub site: ReturnProbe,
     pub is_fixed: bool,
     /// Its caller only returns: it is there until the caller's own site is, and not known to the kernel side.
     pub is_interim: bool,

@@ -11,7 +11,7 @@ use rtrace_model::Timestamp;
 use rtrace_symbolizer::modules;
 
 use crate::address_spaces::AddressSpaces;
-use crate::presence::Process;
+use crate::presence::ProcessCode;
 
 use super::FileId;
 use super::jumps::{self, Candidate};
@@ -84,8 +84,8 @@ impl Spaces {
     }
 
     /// The code of a process with the files that its space was seen to map.
-    pub fn process(&self, pid: u32, space: u32) -> Option<Process> {
-        Process::with(pid, self.known.files(space)?)
+    pub fn process(&self, pid: u32, space: u32) -> Option<ProcessCode> {
+        ProcessCode::with(pid, self.known.files(space)?)
     }
 
     /// See [`AddressSpaces::inherit`].

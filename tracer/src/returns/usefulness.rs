@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_bpf::wire::SiteHitsRecord;
-use rtrace_bpf::{Arrival, Error, Since};
+use rtrace_bpf::{ArrivalRule, Error, Since};
 use rtrace_code::arrival;
 
 use super::hold::Hold;
@@ -54,7 +54,7 @@ impl<'a> ReturnSites<'a> {
 
     /// The kernel side is to ask about these addresses after so many more calls from each.
     fn tell_dropped(&self, addresses: &[(u32, u64)], after: u32) -> Result<(), Error> {
-        let tell = |&(space, address)| self.programs.set_arrivals(space, &[(address, Arrival::Dropped { after })]);
+        let tell = |&(space, address)| self.programs.set_arrivals(space, &[(address, ArrivalRule::Dropped { after })]);
         addresses.iter().try_for_each(tell)
     }
 
@@ -226,7 +226,8 @@ impl<'a> ReturnSites<'a> {
         seen.times += 1;
         match arrival {
             arrival::Arrival::Skip { words } if seen.times < MOST_INTERIM => {
-                let tell = |&(space, address)| self.programs.set_arrivals(space, &[(address, Arrival::Skip(words))]);
+                let tell =
+                    |&(space, address)| self.programs.set_arrivals(space, &[(address, ArrivalRule::Skip(words))]);
                 placed.met.iter().try_for_each(tell)
             }
             _ => Ok(()),
@@ -248,7 +249,7 @@ impl<'a> ReturnSites<'a> {
         seen.unmatched += cost;
         seen.times += 1;
         let after = self.calls_to_miss(seen);
-        self.programs.prime(&[(place, Arrival::Dropped { after })])?;
+        self.programs.prime(&[(place, ArrivalRule::Dropped { after })])?;
         // Frames that enter from now on are in doubt, and so are those that turn out to be left.
         let addresses = match met.is_empty() {
             true => self.spaces.addresses(pid, self.programs.space(pid)?, file, offset),

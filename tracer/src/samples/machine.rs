@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rtrace_model::{Scope, Span};
 
-use super::Kind;
+use super::MetricKind;
 
 /// Something that can be read.
 #[derive(Debug)]
@@ -18,13 +18,17 @@ pub(super) enum Sensor {
 }
 
 impl Sensor {
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> MetricKind {
         match self {
-            Sensor::Energy { .. } => {
-                Kind { name: "socket/energy", unit: "J", exponent: -6, scope: Scope::Socket, span: Span::SinceStart }
-            }
+            Sensor::Energy { .. } => MetricKind {
+                name: "socket/energy",
+                unit: "J",
+                exponent: -6,
+                scope: Scope::Socket,
+                span: Span::SinceStart,
+            },
             Sensor::Frequency { .. } => {
-                Kind { name: "node/frequency", unit: "Hz", exponent: 3, scope: Scope::Node, span: Span::Point }
+                MetricKind { name: "node/frequency", unit: "Hz", exponent: 3, scope: Scope::Node, span: Span::Point }
             }
         }
     }

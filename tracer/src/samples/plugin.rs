@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rtrace_model::{Metric, MetricId, Sample, escape};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use self::reader::Heard;
+use self::reader::PluginAnswer;
 use crate::user::{self, User};
 
 /// Time for the first line.
@@ -65,7 +65,7 @@ pub struct Plugin {
     command: String,
     child: Child,
     metrics: Vec<Metric>,
-    heard: Receiver<Heard>,
+    heard: Receiver<PluginAnswer>,
     problems: Vec<String>,
     ended: bool,
 }
@@ -93,12 +93,12 @@ impl Plugin {
             ended: false,
         };
         let problem = match plugin.heard.recv_timeout(PATIENCE) {
-            Ok(Heard::Declared(metrics)) => {
+            Ok(PluginAnswer::Declared(metrics)) => {
                 plugin.metrics = metrics;
                 return Ok(plugin);
             }
-            Ok(Heard::Problem(problem)) => problem,
-            Ok(Heard::Value(_)) | Err(RecvTimeoutError::Disconnected) => "it ended without a line".to_owned(),
+            Ok(PluginAnswer::Problem(problem)) => problem,
+            Ok(PluginAnswer::Value(_)) | Err(RecvTimeoutError::Disconnected) => "it ended without a line".to_owned(),
             Err(RecvTimeoutError::Timeout) => format!("it wrote no line within {} s", PATIENCE.as_secs()),
         };
         Err(Error::Declaration { command: command.to_owned(), problem })
@@ -114,9 +114,9 @@ impl Plugin {
         let mut samples = Vec::new();
         loop {
             match self.heard.try_recv() {
-                Ok(Heard::Value(sample)) => samples.push(sample),
-                Ok(Heard::Problem(problem)) => self.problems.push(problem),
-                Ok(Heard::Declared(_)) => {}
+                Ok(PluginAnswer::Value(sample)) => samples.push(sample),
+                Ok(PluginAnswer::Problem(problem)) => self.problems.push(problem),
+                Ok(PluginAnswer::Declared(_)) => {}
                 Err(TryRecvError::Empty) => return samples,
                 Err(TryRecvError::Disconnected) => {
                     if !std::mem::replace(&mut self.ended, true) {

@@ -2,7 +2,7 @@
 
 use rtrace_model::{Scope, Span};
 
-use super::Kind;
+use super::MetricKind;
 use crate::proc_files::Stat;
 
 /// Bytes of a page, in which `statm` counts.
@@ -10,7 +10,7 @@ const PAGE_BYTES: f64 = 4096.0;
 
 /// A metric of processes.
 pub(super) struct ProcessMetric {
-    pub(super) kind: Kind,
+    pub(super) kind: MetricKind,
     /// The file in `/proc/PID`.
     file: &'static str,
     /// Takes the value from the file's content.
@@ -24,8 +24,8 @@ impl ProcessMetric {
     }
 }
 
-const fn kind(name: &'static str, unit: &'static str, exponent: i32, span: Span) -> Kind {
-    Kind { name, unit, exponent, scope: Scope::Process, span }
+const fn kind(name: &'static str, unit: &'static str, exponent: i32, span: Span) -> MetricKind {
+    MetricKind { name, unit, exponent, scope: Scope::Process, span }
 }
 
 /// All metrics of processes. What the fields mean: `proc(5)`.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
 use rtrace_model::{CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, Timestamp, text_of_os};
+use rtrace_symbolizer::address_space::FileId;
 use rtrace_symbolizer::lines::{CodeLine, Lines};
 use rtrace_symbolizer::modules::Module;
 
@@ -17,9 +18,6 @@ use crate::address_spaces::AddressSpaces;
 use crate::contexts::{FoundContext, FoundSoFar};
 use crate::mapping_history::{Piece, Replaced};
 use crate::pinned::Pinned;
-
-/// Device and inode.
-type FileId = (u64, u64);
 
 /// A return address: number of the address space, and address.
 type Place = (u32, u64);

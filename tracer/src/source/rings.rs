@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
 use std::time::Duration;
 
-use rtrace_bpf::{Error, Programs, Reader, Records};
+use rtrace_bpf::{Error, Programs, Records, RingReader};
 
 use crate::host;
 
@@ -118,7 +118,7 @@ impl Ends {
         let _ = self.read.send(read);
     }
 
-    fn read_until_closed(&self, mut reader: Reader<'_>) -> Result<(), Error> {
+    fn read_until_closed(&self, mut reader: RingReader<'_>) -> Result<(), Error> {
         self.tell(Read::Empty);
         loop {
             match self.asks.recv_timeout(PERIOD) {
@@ -137,7 +137,7 @@ impl Ends {
     }
 
     /// Tells what the rings hold; returns whether that was anything.
-    fn read_once(&self, reader: &mut Reader<'_>) -> Result<bool, Error> {
+    fn read_once(&self, reader: &mut RingReader<'_>) -> Result<bool, Error> {
         let mut records = self.taken.try_recv().unwrap_or_default();
         reader.read(&mut records)?;
         let has_any = records.bytes() > 0 || records.bad_records > 0;

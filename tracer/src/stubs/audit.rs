@@ -34,7 +34,7 @@ pub const STATE: u64 = 4096;
 /// Header: flags, see [`DLSYM`]; the number of libraries; length of `LD_AUDIT=` and the user's
 /// own value, 0 where there is none; the descriptor to close; whether the program has begun, its
 /// `calloc`, how much of the memory was given to the linker, and that memory.
-pub const HEADER: Header = Header {
+pub const HEADER: HeaderLayout = HeaderLayout {
     flags: 0,
     libraries: 8,
     own: 16,
@@ -57,7 +57,7 @@ pub const FUNCTION_SIZE: u64 = 32;
 pub const GOES_ON: u64 = 24;
 
 /// Places of the members of the header.
-pub struct Header {
+pub struct HeaderLayout {
     /// Of the flags.
     pub flags: u64,
     /// Of the number of libraries.

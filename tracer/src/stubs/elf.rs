@@ -30,7 +30,7 @@ const WRITE: u32 = elf::PF_W.0;
 const EXECUTE: u32 = elf::PF_X.0;
 
 /// The stubs for one library.
-pub struct Library<'a> {
+pub struct StubLibrary<'a> {
     /// Device number of its file.
     pub device: u64,
     /// Inode number of its file.
@@ -40,7 +40,7 @@ pub struct Library<'a> {
 }
 
 /// What the library needs to know besides.
-pub struct State {
+pub struct AuditState {
     /// Of the header of [`audit`].
     pub flags: u64,
     /// Length of `LD_AUDIT=` and the user's own value, 0 where there is none.
@@ -58,7 +58,7 @@ pub struct AuditLibrary {
 }
 
 /// Makes the audit library for these libraries.
-pub fn write(libraries: &[Library], &State { flags, own, descriptor }: &State) -> AuditLibrary {
+pub fn write(libraries: &[StubLibrary], &AuditState { flags, own, descriptor }: &AuditState) -> AuditLibrary {
     let count: usize = libraries.iter().map(|library| library.stubs.len()).sum();
     let functions = audit::HEADER.size + audit::LIBRARY_SIZE * libraries.len() as u64;
     let dynamic = STATE + functions + audit::FUNCTION_SIZE * count as u64;
@@ -79,7 +79,7 @@ pub fn write(libraries: &[Library], &State { flags, own, descriptor }: &State) -
         for index in order {
             let stub = library.stubs[index];
             let goes_on = STATE + functions + table.len() as u64 + audit::GOES_ON;
-            let Place { begin, site } = code.add(stub, goes_on);
+            let StubAddress { begin, site } = code.add(stub, goes_on);
             placed[index] = site;
             table.extend(words(&[stub.address, begin - STATE, stub.code.len() as u64, 0]));
         }
@@ -99,7 +99,7 @@ pub fn write(libraries: &[Library], &State { flags, own, descriptor }: &State) -
         (elf::PT_GNU_STACK, READ | WRITE, 0, 0, 16),
         (elf::PT_GNU_PROPERTY, READ, PROPERTY, SYMBOLS, 8),
     ];
-    let mut file = File(Vec::new());
+    let mut file = ElfImage(Vec::new());
     file.put(0, &header(segments.len() as u16));
     let segments: Vec<u8> = segments.into_iter().flat_map(segment).collect();
     file.put(HEADER_SIZE, &segments);
@@ -114,9 +114,9 @@ pub fn write(libraries: &[Library], &State { flags, own, descriptor }: &State) -
 }
 
 /// Bytes that are put at places, with zeros between.
-struct File(Vec<u8>);
+struct ElfImage(Vec<u8>);
 
-impl File {
+impl ElfImage {
     fn put(&mut self, place: u64, bytes: &[u8]) {
         debug_assert!(self.0.len() as u64 <= place, "parts of the file overlap");
         self.0.resize(place as usize, 0);
@@ -221,7 +221,7 @@ impl Symbols {
 }
 
 /// Where a stub is.
-struct Place {
+struct StubAddress {
     /// Its first instruction, to which calls are bound.
     begin: u64,
     /// The instruction with the probe.
@@ -264,7 +264,7 @@ impl StubCode {
     }
 
     /// Adds a stub that goes on at the address in the word at `goes_on`; returns where it is.
-    fn add(&mut self, stub: &Stub, goes_on: u64) -> Place {
+    fn add(&mut self, stub: &Stub, goes_on: u64) -> StubAddress {
         let begin = self.code.len() as u64;
         self.code.extend(stub.vectors.iter().flat_map(|&number| store(number)));
         let start = self.code.len() as u64;
@@ -282,7 +282,7 @@ impl StubCode {
         if stub.depths.last().is_some_and(|&(_, depth)| depth != 0) {
             self.tell(self.code.len() as u64, 0);
         }
-        Place { begin: self.begin + begin, site: self.begin + start }
+        StubAddress { begin: self.begin + begin, site: self.begin + start }
     }
 
     /// From this place on, the stack pointer is so far from the return address.
@@ -355,8 +355,8 @@ mod tests {
     #[test]
     fn stubs_go_on_at_words_of_a_sorted_table() {
         let stubs = [stub(0x2000, &[0x89, 0xf2], false), stub(0x1000, &[0x90, 0xc3], true)];
-        let library = Library { device: 5, inode: 6, stubs: stubs.iter().collect() };
-        let AuditLibrary { bytes, sites } = write(&[library], &State { flags: 0, own: 0, descriptor: 9 });
+        let library = StubLibrary { device: 5, inode: 6, stubs: stubs.iter().collect() };
+        let AuditLibrary { bytes, sites } = write(&[library], &AuditState { flags: 0, own: 0, descriptor: 9 });
         let word = |place: u64| u64::from_le_bytes(bytes[place as usize..][..8].try_into().unwrap());
         let table = STATE + audit::HEADER.size + audit::LIBRARY_SIZE;
         let entries = [0, 1].map(|index| table + index * audit::FUNCTION_SIZE);
@@ -376,8 +376,8 @@ mod tests {
     #[test]
     fn vector_registers_are_stored_before_the_site() {
         let stubs = [Stub { vectors: vec![0, 7], ..stub(0x1000, &[0x90], false) }];
-        let library = Library { device: 5, inode: 6, stubs: stubs.iter().collect() };
-        let AuditLibrary { bytes, sites } = write(&[library], &State { flags: 0, own: 0, descriptor: 9 });
+        let library = StubLibrary { device: 5, inode: 6, stubs: stubs.iter().collect() };
+        let AuditLibrary { bytes, sites } = write(&[library], &AuditState { flags: 0, own: 0, descriptor: 9 });
         // movsd %xmm0,-40(%rsp); movsd %xmm7,-96(%rsp); nop
         let stored = [0xf2, 0x0f, 0x11, 0x44, 0x24, 0xd8, 0xf2, 0x0f, 0x11, 0x7c, 0x24, 0xa0, NOP];
         let begin = sites[0][0] as usize - 12;

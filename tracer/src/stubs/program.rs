@@ -31,7 +31,7 @@ const PROVIDERS: [&str; 9] =
 /// Why a command can have no stubs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Obstacle {
+pub enum StubObstacle {
     /// The command cannot be looked at.
     #[error("`{0}` cannot be read")]
     Unreadable(String),
@@ -69,37 +69,38 @@ pub enum Obstacle {
 ///
 /// # Errors
 /// Why it cannot.
-pub fn check(command: &[OsString]) -> Result<(), Obstacle> {
+pub fn check(command: &[OsString]) -> Result<(), StubObstacle> {
     let name = target::name_of(command);
     let path = target::environment().path;
     let chain = linker::resolve_command(target::word_of(command), path.as_deref())
-        .map_err(|_| Obstacle::Unreadable(name.clone()))?;
+        .map_err(|_| StubObstacle::Unreadable(name.clone()))?;
     let programs: Vec<(PathBuf, Image)> =
         chain.into_iter().filter_map(|path| Image::open(&path).ok().map(|image| (path, image))).collect();
     match programs.as_slice() {
-        [] => Err(Obstacle::Unreadable(name)),
+        [] => Err(StubObstacle::Unreadable(name)),
         [(path, image)] => check_program(path, image),
         [(launcher, _), .., (program, _)] => {
-            Err(Obstacle::Launched { launcher: text(launcher), program: text(program) })
+            Err(StubObstacle::Launched { launcher: text(launcher), program: text(program) })
         }
     }
 }
 
-fn check_program(path: &Path, image: &Image) -> Result<(), Obstacle> {
-    let Some(interpreter) = image.interpreter() else { return Err(Obstacle::Static(text(path))) };
+fn check_program(path: &Path, image: &Image) -> Result<(), StubObstacle> {
+    let Some(interpreter) = image.interpreter() else { return Err(StubObstacle::Static(text(path))) };
     let audits = Image::open(Path::new(interpreter)).is_ok_and(|linker| linker.defines(SIGN_OF_AUDITING));
     if !audits {
-        return Err(Obstacle::Linker { program: text(path), interpreter: interpreter.to_owned() });
+        return Err(StubObstacle::Linker { program: text(path), interpreter: interpreter.to_owned() });
     }
     if gains_rights(path) {
-        return Err(Obstacle::Privileged(text(path)));
+        return Err(StubObstacle::Privileged(text(path)));
     }
     check_thread_storage(path)
 }
 
 /// Looks at the libraries that the program loads at its start; its own thread storage is set up before.
-fn check_thread_storage(program: &Path) -> Result<(), Obstacle> {
-    let loaded = linker::closure(program, &target::environment()).map_err(|_| Obstacle::Unreadable(text(program)))?;
+fn check_thread_storage(program: &Path) -> Result<(), StubObstacle> {
+    let loaded =
+        linker::closure(program, &target::environment()).map_err(|_| StubObstacle::Unreadable(text(program)))?;
     let mut fixed = 0;
     for path in loaded.iter().skip(1) {
         let file_name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -108,13 +109,13 @@ fn check_thread_storage(program: &Path) -> Result<(), Obstacle> {
             continue;
         }
         if image.defines("malloc") {
-            return Err(Obstacle::Allocator(text(path)));
+            return Err(StubObstacle::Allocator(text(path)));
         }
         if image.needs_static_storage() {
             fixed += image.thread_storage();
         }
     }
-    if fixed > MOST_FIXED_STORAGE { Err(Obstacle::ThreadStorage(fixed)) } else { Ok(()) }
+    if fixed > MOST_FIXED_STORAGE { Err(StubObstacle::ThreadStorage(fixed)) } else { Ok(()) }
 }
 
 /// Whether this is `libc.so.6`, `libc-2.31.so` or another library that the dynamic linker knows.

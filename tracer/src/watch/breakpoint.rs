@@ -8,7 +8,7 @@ use perf_event_open_sys::ioctls;
 use rtrace_bpf::MAX_WATCHES;
 
 use super::{Access, Error, Watch};
-use crate::perf::{self, Subject};
+use crate::perf::{self, PerfSubject};
 
 /// Tells of accesses to some bytes of a thread's memory.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Breakpoint {
         attributes.set_inherit(1);
         attributes.set_inherit_thread((!children).into());
         attributes.set_remove_on_exec(1);
-        Ok(Breakpoint(perf::open(attributes, Subject::Thread(tid))?))
+        Ok(Breakpoint(perf::open(attributes, PerfSubject::Thread(tid))?))
     }
 
     /// Begins to count.

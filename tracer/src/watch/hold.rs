@@ -12,7 +12,7 @@ use std::ops::Range;
 use rtrace_symbolizer::modules::{self, Module};
 
 /// A process that will stop when it executes a program. If rtrace goes away it runs on.
-pub struct Held {
+pub struct HeldProcess {
     pid: libc::pid_t,
     /// Device and inode of the audit library, if there is one.
     audit: Option<(u64, u64)>,
@@ -30,14 +30,14 @@ enum Stop {
     Other,
 }
 
-impl Held {
+impl HeldProcess {
     /// Takes hold of a child of ours that waits to execute a program; `audit`: device and inode of the
     /// audit library that it gets.
     ///
     /// # Errors
     /// The system does not permit it.
-    pub fn take(pid: u32, audit: Option<(u64, u64)>) -> io::Result<Held> {
-        let held = Held { pid: pid.cast_signed(), audit };
+    pub fn take(pid: u32, audit: Option<(u64, u64)>) -> io::Result<HeldProcess> {
+        let held = HeldProcess { pid: pid.cast_signed(), audit };
         held.ask(libc::PTRACE_SEIZE, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD)?;
         Ok(held)
     }

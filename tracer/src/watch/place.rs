@@ -19,7 +19,7 @@ use crate::target::{self, EXECUTABLE};
 
 /// A file that may have the variable.
 #[derive(Clone, Debug)]
-pub struct File {
+pub struct VariableFile {
     /// Its path, as the process sees it.
     pub path: PathBuf,
     /// It is the program, not a library.
@@ -28,7 +28,7 @@ pub struct File {
     pub image: Arc<Image>,
 }
 
-impl File {
+impl VariableFile {
     /// Whether a variable of that name is looked for in it; `libraries`: those that are traced.
     fn is_asked(&self, name: &Name, libraries: &[String]) -> bool {
         let is_named = |pattern: &String| match pattern.as_str() {
@@ -46,7 +46,7 @@ impl File {
 ///
 /// # Errors
 /// The name stands for several, or for one that cannot be watched.
-pub fn locate(name: &Name, libraries: &[String], files: &[File]) -> Result<Option<(usize, Variable)>, Error> {
+pub fn locate(name: &Name, libraries: &[String], files: &[VariableFile]) -> Result<Option<(usize, Variable)>, Error> {
     let mut found: Vec<(usize, Variable)> = Vec::new();
     for (place, file) in files.iter().enumerate().filter(|(_, file)| file.is_asked(name, libraries)) {
         let variables = file.image.variables(&name.symbol)?;
@@ -74,7 +74,7 @@ pub fn locate(name: &Name, libraries: &[String], files: &[File]) -> Result<Optio
 }
 
 /// What the program itself exports under the name.
-fn live_in_program(name: &Name, files: &[File]) -> Result<Option<(usize, Variable)>, Error> {
+fn live_in_program(name: &Name, files: &[VariableFile]) -> Result<Option<(usize, Variable)>, Error> {
     for (place, file) in files.iter().enumerate().filter(|(_, file)| file.is_program) {
         let exported = file.image.variables(&name.symbol)?.into_iter().find(|variable| variable.is_exported);
         if let Some(variable) = exported {
@@ -123,11 +123,11 @@ pub fn of_processes(names: &[Name], libraries: &[String], pids: &[u32]) -> Resul
 pub fn files_of(
     pid: u32,
     mut image_of: impl FnMut(&Module) -> Option<Arc<Image>>,
-) -> Result<Vec<(Module, File)>, Error> {
+) -> Result<Vec<(Module, VariableFile)>, Error> {
     let program = modules::executable(pid)?;
     let file = |module: Module| {
         let is_program = (module.device, module.inode) == (program.device, program.inode);
-        let file = File { path: module.path.clone(), is_program, image: image_of(&module)? };
+        let file = VariableFile { path: module.path.clone(), is_program, image: image_of(&module)? };
         Some((module, file))
     };
     Ok(modules::of_process(pid)?.into_iter().filter_map(file).collect())
@@ -143,7 +143,7 @@ pub fn of_command(names: &[Name], libraries: &[String], command: &[OsString]) ->
     }
     let environment = target::environment();
     let executables = linker::resolve_command(target::word_of(command), environment.path.as_deref())?;
-    let mut files: Vec<File> = Vec::new();
+    let mut files: Vec<VariableFile> = Vec::new();
     if let Some(program) = executables.last() {
         let mut paths = linker::closure(program, &environment)?;
         paths.push(program.clone());
@@ -152,14 +152,18 @@ pub fn of_command(names: &[Name], libraries: &[String], command: &[OsString]) ->
         for path in paths {
             let Some(id) = target::identity(&path).ok().filter(|&id| known.insert(id)) else { continue };
             let is_program = program == Some(id);
-            files.extend(Image::open(&path).ok().map(|image| File { path, is_program, image: Arc::new(image) }));
+            files.extend(Image::open(&path).ok().map(|image| VariableFile {
+                path,
+                is_program,
+                image: Arc::new(image),
+            }));
         }
     }
     sized(names, libraries, &[files])
 }
 
 /// Each variable with its size, from the first process that has it, or from the file that is to be loaded later.
-fn sized(names: &[Name], libraries: &[String], processes: &[Vec<File>]) -> Result<Vec<Watch>, Error> {
+fn sized(names: &[Name], libraries: &[String], processes: &[Vec<VariableFile>]) -> Result<Vec<Watch>, Error> {
     if names.len() > MAX_WATCHES {
         return Err(Error::TooMany { count: names.len() });
     }
@@ -184,12 +188,12 @@ fn sized(names: &[Name], libraries: &[String], processes: &[Vec<File>]) -> Resul
 }
 
 /// Files named by their path: no process maps them yet.
-fn loaded_later(name: &Name, libraries: &[String]) -> Vec<File> {
+fn loaded_later(name: &Name, libraries: &[String]) -> Vec<VariableFile> {
     let named = name.library.as_ref().map_or(libraries, std::slice::from_ref);
     let paths = named.iter().map(Path::new).filter(|path| path.components().count() > 1 && path.is_file());
     let read = |path: &Path| {
         let image = Arc::new(Image::open(path).ok()?);
-        Some(File { path: path.to_owned(), is_program: false, image })
+        Some(VariableFile { path: path.to_owned(), is_program: false, image })
     };
     paths.filter_map(read).collect()
 }

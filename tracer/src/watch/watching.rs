@@ -8,19 +8,17 @@ use std::sync::Arc;
 use rtrace_bpf::Programs;
 use rtrace_model::{EventKind, Timestamp};
 use rtrace_symbolizer::Image;
+use rtrace_symbolizer::address_space::FileId;
 use rtrace_symbolizer::modules::Module;
 
 use super::breakpoint::Breakpoint;
-use super::place::{self, File};
-use super::{Error, Held, Watch, Watches};
+use super::place::{self, VariableFile};
+use super::{Error, HeldProcess, Watch, Watches};
 use crate::host;
 
 /// Looks for threads without a breakpoint. Those that were made after the first look by one that has
 /// it inherited theirs, so only a thread made meanwhile by one that had none is found later.
 const LOOKS: usize = 8;
-
-/// Device and inode.
-type FileId = (u64, u64);
 
 /// The watched variables of all processes.
 pub struct Watching<'a> {
@@ -30,16 +28,16 @@ pub struct Watching<'a> {
     children: bool,
     /// The files looked at, of which those are kept that have one of the variables.
     files: HashMap<FileId, Option<Arc<Image>>>,
-    processes: HashMap<u32, Process>,
+    processes: HashMap<u32, WatchedProcess>,
     /// Processes that may not be looked at.
     withheld: HashSet<u32>,
-    breakpoints: Vec<Placed>,
+    breakpoints: Vec<PlacedBreakpoint>,
     /// Accesses that breakpoints told of which are gone, by watch.
     counted: Vec<u64>,
 }
 
 /// A breakpoint in one thread.
-struct Placed {
+struct PlacedBreakpoint {
     pid: u32,
     /// The place of its watch.
     watch: usize,
@@ -48,7 +46,7 @@ struct Placed {
 
 /// Where a process has a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum VariablePlace {
     /// Nowhere yet.
     Unknown,
     /// At this address, where it is watched.
@@ -59,9 +57,9 @@ enum Place {
 
 /// What is watched in one process.
 #[derive(Clone, Debug)]
-struct Process {
+struct WatchedProcess {
     /// Of each watch.
-    places: Vec<Place>,
+    places: Vec<VariablePlace>,
     /// When it was first looked at.
     known_since: Timestamp,
     /// When all threads had the breakpoints.
@@ -97,14 +95,14 @@ impl<'a> Watching<'a> {
     ///
     /// # Errors
     /// A breakpoint is refused, or the command cannot be held.
-    pub fn begin_held(&mut self, held: Held) -> Result<(), Error> {
+    pub fn begin_held(&mut self, held: HeldProcess) -> Result<(), Error> {
         let pid = held.pid();
         let mut refused = None;
         held.run_until(|| {
             let failed = self.look(pid).into_iter().find_map(|(_, placed)| placed.err());
             refused = refused.take().or(failed);
             refused.is_some()
-                || self.processes.get(&pid).is_some_and(|process| !process.places.contains(&Place::Unknown))
+                || self.processes.get(&pid).is_some_and(|process| !process.places.contains(&VariablePlace::Unknown))
         })
         .map_err(Error::Hold)?;
         refused.map_or(Ok(()), Err)
@@ -162,7 +160,7 @@ impl<'a> Watching<'a> {
     /// The kernel does not tell the counts.
     pub fn finish(&self) -> Result<Vec<EventKind>, rtrace_bpf::Error> {
         let mut counts = self.counted.clone();
-        for Placed { watch, breakpoint, .. } in &self.breakpoints {
+        for PlacedBreakpoint { watch, breakpoint, .. } in &self.breakpoints {
             counts[*watch] += breakpoint.finish().unwrap_or(0);
         }
         let unseen = |(watch, count): (usize, &u64)| count.saturating_sub(self.programs.accesses_seen(watch));
@@ -180,8 +178,8 @@ impl<'a> Watching<'a> {
     /// Places breakpoints for what the process has by now; names what was tried, and how it went.
     fn look(&mut self, pid: u32) -> Vec<(String, Result<(), Error>)> {
         let watches = self.watches;
-        let mut process = self.processes.get(&pid).cloned().unwrap_or_else(|| Process {
-            places: vec![Place::Unknown; watches.watches.len()],
+        let mut process = self.processes.get(&pid).cloned().unwrap_or_else(|| WatchedProcess {
+            places: vec![VariablePlace::Unknown; watches.watches.len()],
             known_since: host::now(),
             settled_at: Timestamp(0),
         });
@@ -193,7 +191,7 @@ impl<'a> Watching<'a> {
         let Ok((modules, files)) = self.files_of(pid) else { return tried };
         for (place, watch) in watches.watches.iter().enumerate() {
             let known = process.places[place];
-            if known == Place::Refused {
+            if known == VariablePlace::Refused {
                 continue;
             }
             let placed = match place::locate(&watch.name, &watches.libraries, &files) {
@@ -201,14 +199,15 @@ impl<'a> Watching<'a> {
                 Ok(Some((file, variable))) => {
                     let Some(bias) = modules[file].load_bias(&files[file].image) else { continue };
                     let address = bias.wrapping_add(variable.address);
-                    if known == Place::At(address) {
+                    if known == VariablePlace::At(address) {
                         continue;
                     }
                     self.move_to(pid, place, address, variable.size).map(|()| address)
                 }
                 Err(error) => Err(error),
             };
-            process.places[place] = placed.as_ref().map_or(Place::Refused, |&address| Place::At(address));
+            process.places[place] =
+                placed.as_ref().map_or(VariablePlace::Refused, |&address| VariablePlace::At(address));
             tried.push((watch.name.to_string(), placed.map(drop)));
         }
         process.settled_at = host::now();
@@ -217,7 +216,7 @@ impl<'a> Watching<'a> {
     }
 
     /// The files of a process that have one of the variables, and how it maps them.
-    fn files_of(&mut self, pid: u32) -> Result<(Vec<Module>, Vec<File>), Error> {
+    fn files_of(&mut self, pid: u32) -> Result<(Vec<Module>, Vec<VariableFile>), Error> {
         let files = place::files_of(pid, |module| {
             let known = self.files.entry((module.device, module.inode));
             known.or_insert_with(|| read(&self.watches.watches, &module.open_path())).clone()
@@ -264,7 +263,7 @@ impl<'a> Watching<'a> {
                 };
                 self.programs.watch(place, breakpoint.as_fd()).map_err(refused)?;
                 breakpoint.enable().map_err(refused)?;
-                self.breakpoints.push(Placed { pid, watch: place, breakpoint });
+                self.breakpoints.push(PlacedBreakpoint { pid, watch: place, breakpoint });
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use rtrace_model::Count;
 
-use crate::canvas::{Cell, Column, GAP};
+use crate::canvas::{Cell, GAP, TableColumn};
 use crate::state::State;
 use crate::state::counters::{Figure, Value};
 
@@ -30,8 +30,8 @@ pub fn fitting(state: &State, width: u16) -> (&[Figure], u16) {
 }
 
 /// The column of a figure.
-pub fn column(figure: &Figure) -> Column<'_> {
-    let column = if figure.is_time() { Column::time } else { Column::number };
+pub fn column(figure: &Figure) -> TableColumn<'_> {
+    let column = if figure.is_time() { TableColumn::time } else { TableColumn::number };
     column(&figure.title, cells(figure), 0)
 }
 

@@ -13,12 +13,12 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use rtrace_model::{LocationId, RegionId, Totals};
 
-use crate::app::{App, Flow, Spot};
-use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::app::{App, Outside, ScreenRow};
+use crate::canvas::{Canvas, Cell, TableColumn, TableFrame};
 use crate::colours::Colours;
 use crate::key::{Binding, Keys, also, find, key};
 use crate::list::{List, Rows};
-use crate::panel::{self, Act, Panel, Subject};
+use crate::panel::{self, Act, Panel, PanelSubject};
 use crate::state::State;
 use crate::state::counters::Figure;
 use crate::state::function::{Function, Slow};
@@ -81,18 +81,18 @@ const KEYS: &[Binding<Act<Detail>>] = &[
 ];
 
 impl Detail {
-    fn turn(&mut self, app: &mut App, state: &State, by: usize) -> Flow {
+    fn turn(&mut self, app: &mut App, state: &State, by: usize) -> Outside {
         self.part = (self.part + by) % TITLES.len();
         self.arrange(app, state);
-        Flow::Continue
+        Outside::Continue
     }
 
-    fn step(&mut self, app: &mut App, state: &State, rows: isize) -> Flow {
+    fn step(&mut self, app: &mut App, state: &State, rows: isize) -> Outside {
         app.functions.step(rows);
         app.focus = app.functions.key();
         self.trail.clear();
         self.arrange(app, state);
-        Flow::Continue
+        Outside::Continue
     }
 
     fn neighbours(&self) -> &Neighbours {
@@ -168,7 +168,7 @@ impl Detail {
             }
         };
         for (place, y) in (first.unwrap_or(0)..rows).zip(area.y + 1..area.bottom()) {
-            app.targets.spots.push(Spot { area: Rect { y, height: 1, ..area }, part, place });
+            app.targets.spots.push(ScreenRow { area: Rect { y, height: 1, ..area }, part, place });
         }
     }
 }
@@ -182,7 +182,7 @@ impl Panel for Detail {
         panel::keys(KEYS)
     }
 
-    fn press(&mut self, code: KeyCode, app: &mut App, state: &State) -> Option<Flow> {
+    fn press(&mut self, code: KeyCode, app: &mut App, state: &State) -> Option<Outside> {
         find(KEYS, code).map(|act| act(self, app, state))
     }
 
@@ -210,12 +210,12 @@ impl Panel for Detail {
         app.focus
     }
 
-    fn opens(&self) -> Option<Subject> {
-        (self.part == SLOW && self.slowest.key().is_some()).then_some(Subject::Call)
+    fn opens(&self) -> Option<PanelSubject> {
+        (self.part == SLOW && self.slowest.key().is_some()).then_some(PanelSubject::Call)
     }
 
-    fn shows(&self) -> Option<Subject> {
-        Some(Subject::Function)
+    fn shows(&self) -> Option<PanelSubject> {
+        Some(PanelSubject::Function)
     }
 
     /// A caller or callee takes the place of the function.
@@ -284,10 +284,10 @@ impl Neighbours {
     fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, state: &State, title: &str, is_active: bool) {
         let all: u64 = self.sums.values().map(|sums| sums.inclusive).sum();
         let columns = [
-            Column::time("inclusive", 12, 0),
-            Column::number("share %", 13, 70),
-            Column::number("calls", 9, 44),
-            Column::rest(""),
+            TableColumn::time("inclusive", 12, 0),
+            TableColumn::number("share %", 13, 70),
+            TableColumn::number("calls", 9, 44),
+            TableColumn::rest(""),
         ];
         let colours = Colours::of(state, canvas.theme);
         let Neighbours { rows, sums } = self;
@@ -302,7 +302,7 @@ impl Neighbours {
                 Cell::name(tree::name(state, label)),
             ]
         };
-        let table = Table { is_active, ..Table::plain(area, &columns) };
+        let table = TableFrame { is_active, ..TableFrame::plain(area, &columns) };
         let places = canvas.table(table, rows, row);
         put_title(canvas, area, &places, columns.len() - 1, title, is_active);
         if rows.rows().is_empty() && area.height > 1 {
@@ -334,8 +334,12 @@ fn draw_slowest(
     origin: u64,
     is_active: bool,
 ) {
-    let columns =
-        [Column::time("took", 12, 0), Column::number("own %", 6, 40), Column::number("at", 9, 0), Column::rest("")];
+    let columns = [
+        TableColumn::time("took", 12, 0),
+        TableColumn::number("own %", 6, 40),
+        TableColumn::number("at", 9, 0),
+        TableColumn::rest(""),
+    ];
     let row = |key: (LocationId, u64)| {
         let Some(slow) = function.slowest().iter().find(|slow| key_of(slow) == key) else { return Vec::new() };
         let thread = state.thread(slow.location).map(|thread| &thread.location);
@@ -351,7 +355,7 @@ fn draw_slowest(
             },
         ]
     };
-    let table = Table { is_active, ..Table::plain(area, &columns) };
+    let table = TableFrame { is_active, ..TableFrame::plain(area, &columns) };
     let places = canvas.table(table, rows, row);
     put_title(canvas, area, &places, columns.len() - 1, TITLES[SLOW], is_active);
     if rows.rows().is_empty() && area.height > 1 {

@@ -8,14 +8,18 @@ use ratatui::style::Style;
 use rtrace_model::{Event, EventKind, Loss, LossReason, RegionId, Untimed, format_ns, slowdown};
 
 use crate::app::App;
-use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::canvas::{Canvas, Cell, TableColumn, TableFrame};
 use crate::list::{List, Rows};
 use crate::panel::Panel;
 use crate::state::State;
 use crate::text::{counted, grouped, short_ns};
 
-const COLUMNS: [Column; 4] =
-    [Column::number("after", 12, 0), Column::number("pid", 7, 50), Column::words("event", 12, 0), Column::rest("what")];
+const COLUMNS: [TableColumn; 4] = [
+    TableColumn::number("after", 12, 0),
+    TableColumn::number("pid", 7, 50),
+    TableColumn::words("event", 12, 0),
+    TableColumn::rest("what"),
+];
 
 /// Losses of a reason, or calls that were not timed for one, that are told within this time, in
 /// nanoseconds, are one row.
@@ -75,7 +79,7 @@ impl Panel for Events {
         };
         let chosen = self.rows.key().map(|place| together(state, place)).unwrap_or_default();
         let area = canvas.put_below(area, &in_full(&chosen, state));
-        canvas.table(Table::plain(area, &COLUMNS), &mut self.rows, row);
+        canvas.table(TableFrame::plain(area, &COLUMNS), &mut self.rows, row);
         if self.rows.rows().is_empty() {
             canvas.put_empty(area, app.why_empty("nothing has happened yet"));
         }

@@ -8,26 +8,26 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rtrace_model::RegionId;
 
-use crate::app::{App, Flow};
-use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::app::{App, Outside};
+use crate::canvas::{Canvas, Cell, TableColumn, TableFrame};
 use crate::colours::Colours;
 use crate::key::{Binding, Keys, also, find, key};
 use crate::list::Rows;
-use crate::panel::{self, Act, Panel, Subject};
+use crate::panel::{self, Act, Panel, PanelSubject};
 use crate::state::State;
 use crate::state::function::Function;
 use crate::state::history::SLOTS;
 use crate::text::count;
 use crate::theme::Theme;
-use crate::view::groups::{By, Groups, Key};
+use crate::view::groups::{GroupBy, GroupKey, GroupView};
 use crate::view::{TIME, no_calls};
 use crate::view::{counters, legend};
 
 /// The view. The list of functions is shared with the view of one function, which goes through it.
 #[derive(Debug, Default)]
 pub struct Functions {
-    by: By,
-    groups: Groups,
+    by: GroupBy,
+    groups: GroupView,
 }
 
 const KEYS: &[Binding<Act<Functions>>] = &[
@@ -35,28 +35,28 @@ const KEYS: &[Binding<Act<Functions>>] = &[
         app.order = next_order(app, state);
         app.reversed = false;
         arrange(app, state);
-        Flow::Continue
+        Outside::Continue
     }),
     also(&[Char('r')], |_, app, state| {
         app.reversed = !app.reversed;
         arrange(app, state);
-        Flow::Continue
+        Outside::Continue
     }),
     key(&[Char('b')], "b", "rows by function, library, process, thread or rank", "by", |functions, app, state| {
         functions.by = functions.by.next(app);
         functions.arrange(app, state);
-        Flow::Continue
+        Outside::Continue
     }),
     key(&[Char('m')], "m u", "hide the function; show hidden functions again", "hide", |_, app, state| {
-        let Some(region) = app.functions.key() else { return Flow::Continue };
+        let Some(region) = app.functions.key() else { return Outside::Continue };
         app.muted.insert(region);
         arrange(app, state);
-        Flow::Mute
+        Outside::Mute
     }),
     also(&[Char('u')], |_, app, state| {
         app.muted.clear();
         arrange(app, state);
-        Flow::Mute
+        Outside::Mute
     }),
 ];
 
@@ -69,52 +69,52 @@ impl Panel for Functions {
         panel::keys(KEYS)
     }
 
-    fn press(&mut self, code: KeyCode, app: &mut App, state: &State) -> Option<Flow> {
+    fn press(&mut self, code: KeyCode, app: &mut App, state: &State) -> Option<Outside> {
         find(KEYS, code).map(|act| act(self, app, state))
     }
 
     fn arrange(&mut self, app: &mut App, state: &State) {
         match self.by {
-            By::Function => arrange(app, state),
+            GroupBy::Function => arrange(app, state),
             by => self.groups.arrange(by, app, state),
         }
     }
 
     fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         match self.by {
-            By::Function => draw(canvas, area, app, state),
+            GroupBy::Function => draw(canvas, area, app, state),
             by => self.groups.draw(canvas, area, by, app, state),
         }
     }
 
     fn rows<'a>(&'a mut self, app: &'a mut App) -> &'a mut dyn Rows {
-        if self.by == By::Function { &mut app.functions } else { &mut self.groups.rows }
+        if self.by == GroupBy::Function { &mut app.functions } else { &mut self.groups.rows }
     }
 
     fn chosen_function(&self, app: &App, _state: &State) -> Option<RegionId> {
-        (self.by == By::Function).then(|| app.functions.key())?
+        (self.by == GroupBy::Function).then(|| app.functions.key())?
     }
 
     fn descend(&mut self, app: &mut App, state: &State) -> bool {
-        let is_library = self.by != By::Function && self.groups.descend(app, state);
+        let is_library = self.by != GroupBy::Function && self.groups.descend(app, state);
         if is_library {
-            self.by = By::Function;
+            self.by = GroupBy::Function;
         }
         is_library
     }
 
-    fn opens(&self) -> Option<Subject> {
+    fn opens(&self) -> Option<PanelSubject> {
         match (self.by, self.groups.rows.key()) {
-            (By::Function, _) => Some(Subject::Function),
-            (_, Some(Key::Thread(_))) => Some(Subject::Thread),
-            (_, Some(Key::Process(_) | Key::Rank(_))) => Some(Subject::Process),
+            (GroupBy::Function, _) => Some(PanelSubject::Function),
+            (_, Some(GroupKey::Thread(_))) => Some(PanelSubject::Thread),
+            (_, Some(GroupKey::Process(_) | GroupKey::Rank(_))) => Some(PanelSubject::Process),
             _ => None,
         }
     }
 
     fn close(&mut self, app: &mut App, state: &State) -> bool {
-        let is_grouped = self.by != By::Function;
-        self.by = By::Function;
+        let is_grouped = self.by != GroupBy::Function;
+        self.by = GroupBy::Function;
         arrange(app, state);
         is_grouped
     }
@@ -123,7 +123,7 @@ impl Panel for Functions {
 /// What a column says of a function.
 #[derive(Debug)]
 pub struct Figure {
-    column: Column<'static>,
+    column: TableColumn<'static>,
     text: for<'a> fn(&'a Facts<'a>, &'a Function) -> Cell<'a>,
     /// Largest numbers first, names from A to Z.
     order: fn(&State, &Function, &Function) -> Ordering,
@@ -156,7 +156,7 @@ const CURVE: u16 = 15;
 /// All columns from left to right.
 pub const COLUMNS: [Figure; 13] = [
     Figure {
-        column: Column::number("calls", 10, 0),
+        column: TableColumn::number("calls", 10, 0),
         text: |facts, function| match function.without_record.mark() {
             "" => count(function.all_calls()).into(),
             mark => Cell::from(format!("{mark}{}", count(function.all_calls()))).styled(facts.theme.bad()),
@@ -164,22 +164,22 @@ pub const COLUMNS: [Figure; 13] = [
         order: |_, a, b| b.all_calls().cmp(&a.all_calls()),
     },
     Figure {
-        column: Column::number("calls/s", 9, 64),
+        column: TableColumn::number("calls/s", 9, 64),
         text: |facts, function| count(rate(facts.state, function).round() as u64).into(),
         order: |state, a, b| rate(state, b).total_cmp(&rate(state, a)),
     },
     Figure {
-        column: Column::words("calls over time", CURVE, 118),
+        column: TableColumn::words("calls over time", CURVE, 118),
         text: |facts, function| Cell::from(curve(facts, function)).styled(facts.library(function)),
         order: |state, a, b| rate(state, b).total_cmp(&rate(state, a)),
     },
     Figure {
-        column: Column::time("inclusive", TIME, 92),
+        column: TableColumn::time("inclusive", TIME, 92),
         text: |_, function| Cell::time(function.time(function.inclusive)),
         order: |_, a, b| b.inclusive.cmp(&a.inclusive),
     },
     Figure {
-        column: Column::time("exclusive", TIME, 38),
+        column: TableColumn::time("exclusive", TIME, 38),
         text: |facts, function| {
             let time = function.time(function.exclusive);
             if function.is_mostly_tracing() {
@@ -191,7 +191,7 @@ pub const COLUMNS: [Figure; 13] = [
         order: |_, a, b| by_work(a, b),
     },
     Figure {
-        column: Column::number("share %", 13, 50),
+        column: TableColumn::number("share %", 13, 50),
         text: |facts, function| {
             if let Some(wait) = function.waits_for {
                 return Cell::from(wait.name()).styled(facts.theme.dim());
@@ -203,27 +203,27 @@ pub const COLUMNS: [Figure; 13] = [
         order: |_, a, b| by_work(a, b),
     },
     Figure {
-        column: Column::number("mean", 10, 132),
+        column: TableColumn::number("mean", 10, 132),
         text: |_, function| Cell::duration(function.mean(), ""),
         order: |_, a, b| b.mean().cmp(&a.mean()),
     },
     Figure {
-        column: Column::number("p50", 12, 158),
+        column: TableColumn::number("p50", 12, 158),
         text: |_, function| percentile(function, function.p50()),
         order: |_, a, b| b.about_p50().cmp(&a.about_p50()),
     },
     Figure {
-        column: Column::number("p99", 12, 106),
+        column: TableColumn::number("p99", 12, 106),
         text: |_, function| percentile(function, function.p99()),
         order: |_, a, b| b.about_p99().cmp(&a.about_p99()),
     },
     Figure {
-        column: Column::number("max", 10, 144),
+        column: TableColumn::number("max", 10, 144),
         text: |_, function| Cell::duration(function.max(), ""),
         order: |_, a, b| b.max().cmp(&a.max()),
     },
     Figure {
-        column: Column::number("lost", 9, 210),
+        column: TableColumn::number("lost", 9, 210),
         text: |facts, function| match function.lost {
             0 => "0".into(),
             lost => Cell::from(count(lost)).styled(facts.theme.bad()),
@@ -231,12 +231,12 @@ pub const COLUMNS: [Figure; 13] = [
         order: |_, a, b| b.lost.cmp(&a.lost),
     },
     Figure {
-        column: Column::rest("function"),
+        column: TableColumn::rest("function"),
         text: |_, function| Cell::name(&*function.name),
         order: |_, a, b| a.name.cmp(&b.name),
     },
     Figure {
-        column: Column::words("library", 20, 182),
+        column: TableColumn::words("library", 20, 182),
         text: |facts, function| facts.state.library(function.library).into(),
         order: |state, a, b| state.library(a.library).cmp(state.library(b.library)),
     },
@@ -299,7 +299,7 @@ fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         Some(place) => counters::column(&counted[place]),
         None => COLUMNS[order].column,
     };
-    let columns: Vec<Column<'_>> = orders.iter().map(column).collect();
+    let columns: Vec<TableColumn<'_>> = orders.iter().map(column).collect();
     let marked = orders.iter().position(|&order| order == app.order);
     let order = marked.map(|place| (place, app.theme.glyphs.orders[usize::from(app.reversed)]));
     let row = |region: RegionId| {
@@ -310,7 +310,7 @@ fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         };
         orders.iter().map(cell).collect()
     };
-    let titles = canvas.table(Table { order, ..Table::plain(area, &columns) }, &mut app.functions, row);
+    let titles = canvas.table(TableFrame { order, ..TableFrame::plain(area, &columns) }, &mut app.functions, row);
     app.targets.titles = titles.into_iter().map(|(place, title)| (orders[place], title)).collect();
     if app.functions.rows().is_empty() {
         let is_hidden = !app.muted.is_empty() && app.filter.is_empty() && state.calls > 0;

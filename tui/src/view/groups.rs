@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use rtrace_model::{LibraryId, LocationId, Totals};
 
 use crate::app::App;
-use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::canvas::{Canvas, Cell, TableColumn, TableFrame};
 use crate::colours::Colours;
 use crate::list::List;
 use crate::state::State;
@@ -18,7 +18,7 @@ use crate::view::{TIME, no_calls, threads};
 
 /// What the rows of the first view stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
+pub enum GroupBy {
     /// See [`crate::view::functions`].
     #[default]
     Function,
@@ -32,35 +32,36 @@ pub enum By {
     Rank,
 }
 
-impl By {
-    const ALL: [By; 5] = [By::Function, By::Library, By::Process, By::Thread, By::Rank];
+impl GroupBy {
+    const ALL: [GroupBy; 5] = [GroupBy::Function, GroupBy::Library, GroupBy::Process, GroupBy::Thread, GroupBy::Rank];
 
     /// What comes after it; ranks where there are any.
-    pub fn next(self, app: &App) -> By {
-        let known: Vec<By> = By::ALL.into_iter().filter(|&by| by != By::Rank || !app.ranks.is_empty()).collect();
+    pub fn next(self, app: &App) -> GroupBy {
+        let known: Vec<GroupBy> =
+            GroupBy::ALL.into_iter().filter(|&by| by != GroupBy::Rank || !app.ranks.is_empty()).collect();
         let place = known.iter().position(|&by| by == self).map_or(0, |place| place + 1);
         known[place % known.len()]
     }
 
     fn title(self) -> &'static str {
         match self {
-            By::Function => "function",
-            By::Library => "library",
-            By::Process => "process",
-            By::Thread => "thread",
-            By::Rank => "rank",
+            GroupBy::Function => "function",
+            GroupBy::Library => "library",
+            GroupBy::Process => "process",
+            GroupBy::Thread => "thread",
+            GroupBy::Rank => "rank",
         }
     }
 
     /// What the rows are made of.
     fn parts(self) -> &'static str {
-        if self == By::Library { "functions" } else { "threads" }
+        if self == GroupBy::Library { "functions" } else { "threads" }
     }
 }
 
 /// A row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Key {
+pub enum GroupKey {
     /// A library.
     Library(LibraryId),
     /// A process.
@@ -75,14 +76,14 @@ pub enum Key {
 
 /// The rows with their sums.
 #[derive(Debug, Default)]
-pub struct Groups {
+pub struct GroupView {
     /// The rows, those that take most time first.
-    pub rows: List<Key>,
-    sums: BTreeMap<Key, Sums>,
+    pub rows: List<GroupKey>,
+    sums: BTreeMap<GroupKey, GroupSums>,
 }
 
 #[derive(Debug, Default)]
-struct Sums {
+struct GroupSums {
     calls: u64,
     exclusive: u64,
     /// The same without tracing.
@@ -91,33 +92,33 @@ struct Sums {
     name: String,
 }
 
-impl Groups {
+impl GroupView {
     /// Sums up anew; those pass the filter whose names do.
-    pub fn arrange(&mut self, by: By, app: &App, state: &State) {
-        self.sums = if by == By::Library { of_libraries(state) } else { of_threads(by, app, state) };
+    pub fn arrange(&mut self, by: GroupBy, app: &App, state: &State) {
+        self.sums = if by == GroupBy::Library { of_libraries(state) } else { of_threads(by, app, state) };
         let wanted = app.filter.to_lowercase();
-        let mut rows: Vec<(Key, &Sums)> = self.sums.iter().map(|(&key, sums)| (key, sums)).collect();
+        let mut rows: Vec<(GroupKey, &GroupSums)> = self.sums.iter().map(|(&key, sums)| (key, sums)).collect();
         rows.retain(|(_, sums)| sums.calls > 0 && App::passes(&wanted, &[&sums.name]));
         rows.sort_by_key(|(key, sums)| (Reverse(sums.own), Reverse(sums.calls), *key));
         self.rows.set(rows.into_iter().map(|(key, _)| key).collect());
     }
 
     /// Draws the table.
-    pub fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, by: By, app: &App, state: &State) {
+    pub fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, by: GroupBy, app: &App, state: &State) {
         let columns = [
-            Column::number("calls", 10, 44),
-            Column::time("exclusive", TIME, 0),
-            Column::number("share %", 13, 50),
-            Column::number(by.parts(), 9, 84),
-            Column::rest(by.title()),
+            TableColumn::number("calls", 10, 44),
+            TableColumn::time("exclusive", TIME, 0),
+            TableColumn::number("share %", 13, 50),
+            TableColumn::number(by.parts(), 9, 84),
+            TableColumn::rest(by.title()),
         ];
         let colours = Colours::of(state, app.theme);
-        let Groups { rows, sums } = self;
+        let GroupView { rows, sums } = self;
         let all: u64 = sums.values().fold(0, |all, sums| all.saturating_add(sums.own));
-        let row = |key: Key| {
+        let row = |key: GroupKey| {
             let Some(sums) = sums.get(&key) else { return Vec::new() };
             let style = match key {
-                Key::Library(library) => colours.library(library),
+                GroupKey::Library(library) => colours.library(library),
                 _ => app.theme.accent(),
             };
             vec![
@@ -128,7 +129,7 @@ impl Groups {
                 Cell::name(sums.name.as_str()),
             ]
         };
-        canvas.table(Table::plain(area, &columns), rows, row);
+        canvas.table(TableFrame::plain(area, &columns), rows, row);
         if rows.rows().is_empty() {
             canvas.put_empty(area, app.why_empty(no_calls(app, state)));
         }
@@ -137,50 +138,50 @@ impl Groups {
     /// Prepares what the row chosen leads to; whether that is the functions of a library.
     pub fn descend(&self, app: &mut App, state: &State) -> bool {
         match self.rows.key() {
-            Some(Key::Library(library)) => {
+            Some(GroupKey::Library(library)) => {
                 app.filter = state.library(library).to_owned();
                 return true;
             }
-            Some(Key::Process(pid)) => app.filter = pid.to_string(),
-            Some(Key::Rank(rank)) => {
+            Some(GroupKey::Process(pid)) => app.filter = pid.to_string(),
+            Some(GroupKey::Rank(rank)) => {
                 let of_rank = state.threads().find(|thread| app.ranks.get(&thread.location.id) == Some(&rank));
                 app.filter = of_rank.map_or_else(String::new, |thread| thread.location.pid.to_string());
             }
-            Some(Key::Thread(thread)) => {
+            Some(GroupKey::Thread(thread)) => {
                 app.filter.clear();
                 app.threads.want(thread);
                 threads::arrange(app, state);
             }
-            Some(Key::Others) | None => {}
+            Some(GroupKey::Others) | None => {}
         }
         false
     }
 }
 
-fn of_libraries(state: &State) -> BTreeMap<Key, Sums> {
-    let mut groups: BTreeMap<Key, Sums> = BTreeMap::new();
+fn of_libraries(state: &State) -> BTreeMap<GroupKey, GroupSums> {
+    let mut groups: BTreeMap<GroupKey, GroupSums> = BTreeMap::new();
     for function in state.functions().filter(|function| function.calls > 0) {
-        let group = groups.entry(Key::Library(function.library)).or_default();
+        let group = groups.entry(GroupKey::Library(function.library)).or_default();
         group.calls += function.calls;
         group.exclusive = group.exclusive.saturating_add(function.exclusive);
         group.own = group.own.saturating_add(function.work());
         group.parts += 1;
     }
     for (key, group) in &mut groups {
-        if let Key::Library(library) = key {
+        if let GroupKey::Library(library) = key {
             state.library(*library).clone_into(&mut group.name);
         }
     }
     groups
 }
 
-fn of_threads(by: By, app: &App, state: &State) -> BTreeMap<Key, Sums> {
-    let mut groups: BTreeMap<Key, Sums> = BTreeMap::new();
+fn of_threads(by: GroupBy, app: &App, state: &State) -> BTreeMap<GroupKey, GroupSums> {
+    let mut groups: BTreeMap<GroupKey, GroupSums> = BTreeMap::new();
     for thread in state.threads() {
         let key = match by {
-            By::Process => Key::Process(thread.location.pid),
-            By::Rank => app.ranks.get(&thread.location.id).map_or(Key::Others, |&rank| Key::Rank(rank)),
-            _ => Key::Thread(thread.location.id),
+            GroupBy::Process => GroupKey::Process(thread.location.pid),
+            GroupBy::Rank => app.ranks.get(&thread.location.id).map_or(GroupKey::Others, |&rank| GroupKey::Rank(rank)),
+            _ => GroupKey::Thread(thread.location.id),
         };
         let group = groups.entry(key).or_default();
         group.calls += thread.calls;
@@ -193,7 +194,7 @@ fn of_threads(by: By, app: &App, state: &State) -> BTreeMap<Key, Sums> {
     let kept = groups.values().fold((0_u64, 0_u64), |(calls, parts), group| (calls + group.calls, parts + group.parts));
     let gone = state.threads_seen().saturating_sub(kept.1);
     if gone > 0 {
-        let others = groups.entry(Key::Others).or_default();
+        let others = groups.entry(GroupKey::Others).or_default();
         others.calls += state.calls.saturating_sub(kept.0);
         others.add_time(state, state.merged_paths());
         others.parts += gone;
@@ -202,7 +203,7 @@ fn of_threads(by: By, app: &App, state: &State) -> BTreeMap<Key, Sums> {
     groups
 }
 
-impl Sums {
+impl GroupSums {
     /// Adds the time of call paths, of calls whose callers are known.
     fn add_time(&mut self, state: &State, paths: &Paths) {
         let figures: Vec<Totals> = paths.nodes().iter().map(|node| node.figures).collect();
@@ -211,14 +212,16 @@ impl Sums {
     }
 }
 
-fn name(key: Key, thread: &Thread, state: &State) -> String {
+fn name(key: GroupKey, thread: &Thread, state: &State) -> String {
     let location = &thread.location;
     match key {
-        Key::Process(pid) => {
+        GroupKey::Process(pid) => {
             format!("{pid} {}", Some(state.program(pid)).filter(|it| !it.is_empty()).unwrap_or(&location.name))
         }
-        Key::Rank(rank) => format!("rank {rank}, process {} {}", location.pid, state.program(location.pid)),
-        Key::Others => "[no rank known]".to_owned(),
-        Key::Thread(_) | Key::Library(_) => format!("{} {} of process {}", location.tid, location.name, location.pid),
+        GroupKey::Rank(rank) => format!("rank {rank}, process {} {}", location.pid, state.program(location.pid)),
+        GroupKey::Others => "[no rank known]".to_owned(),
+        GroupKey::Thread(_) | GroupKey::Library(_) => {
+            format!("{} {} of process {}", location.tid, location.name, location.pid)
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::state::{Span, State};
 use crate::text::{bytes, clock, counted, grouped, short_ns, width};
 use crate::view::question;
 
-type Piece<'a> = (Cow<'a, str>, Style);
+type HeaderPiece<'a> = (Cow<'a, str>, Style);
 
 /// What is traced, for how long, and whether it still is.
 pub fn draw_title(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
@@ -45,7 +45,7 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
     let theme = app.theme;
     let rate = state.rate(state.calls, &state.history);
     let gap = if area.width >= 100 { "   " } else { "  " };
-    let mut facts: Vec<Piece<'_>> = Vec::new();
+    let mut facts: Vec<HeaderPiece<'_>> = Vec::new();
     let mut fact = |text: String, style| {
         if !facts.is_empty() {
             facts.push((Cow::from(gap), Style::new()));
@@ -96,7 +96,7 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
     }
     // What there is no room for is left out, not cut.
     let mut taken = 0;
-    let fits = |(text, _): &Piece<'_>| {
+    let fits = |(text, _): &HeaderPiece<'_>| {
         taken += width(text);
         taken <= usize::from(area.width)
     };

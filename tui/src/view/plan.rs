@@ -4,36 +4,36 @@ use ratatui::layout::Rect;
 use rtrace_model::{ExitPolicy, RegionId};
 
 use crate::app::App;
-use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::canvas::{Canvas, Cell, TableColumn, TableFrame};
 use crate::list::{List, Rows};
-use crate::panel::{Panel, Subject};
+use crate::panel::{Panel, PanelSubject};
 use crate::state::State;
 use crate::text::{count, counted};
 
 /// The view.
 #[derive(Debug, Default)]
-pub struct Plan {
-    rows: List<Row>,
+pub struct PlanView {
+    rows: List<PlanRow>,
 }
 
 /// A row of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Row {
+enum PlanRow {
     /// A function that was left out: its place in the log.
     Refused(usize),
     /// A function with probes.
     Probed(RegionId),
 }
 
-const COLUMNS: [Column; 5] = [
-    Column::words("exit", 10, 0),
-    Column::number("bytes", 9, 70),
-    Column::number("calls", 9, 50),
-    Column::rest("function"),
-    Column::words("library, or why it is not probed", 44, 120),
+const COLUMNS: [TableColumn; 5] = [
+    TableColumn::words("exit", 10, 0),
+    TableColumn::number("bytes", 9, 70),
+    TableColumn::number("calls", 9, 50),
+    TableColumn::rest("function"),
+    TableColumn::words("library, or why it is not probed", 44, 120),
 ];
 
-impl Panel for Plan {
+impl Panel for PlanView {
     fn title(&self) -> &'static str {
         "plan"
     }
@@ -44,13 +44,13 @@ impl Panel for Plan {
         let refusals = state.log.refusals.iter().enumerate().filter(|(_, refusal)| {
             App::passes(&wanted, &[&refusal.function, &refusal.library, &refusal.reason, "refused"])
         });
-        let mut rows: Vec<Row> = refusals.map(|(place, _)| Row::Refused(place)).collect();
+        let mut rows: Vec<PlanRow> = refusals.map(|(place, _)| PlanRow::Refused(place)).collect();
         let passes = |names: &[&str]| App::passes(&wanted, names);
         rows.extend(
             state
                 .functions()
                 .filter(|function| passes(&[&function.name, state.library(function.library), function.exit.name()]))
-                .map(|function| Row::Probed(function.region)),
+                .map(|function| PlanRow::Probed(function.region)),
         );
         self.rows.set(rows);
     }
@@ -69,8 +69,8 @@ impl Panel for Plan {
         let area = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
         app.targets.rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
         let area = canvas.put_below(area, &self.rows.key().map_or_else(String::new, |row| in_full(row, state)));
-        let row = |row: Row| match row {
-            Row::Refused(place) => {
+        let row = |row: PlanRow| match row {
+            PlanRow::Refused(place) => {
                 let Some(refusal) = state.log.refusals.get(place) else { return Vec::new() };
                 vec![
                     Cell::from("refused").styled(theme.bad()),
@@ -80,7 +80,7 @@ impl Panel for Plan {
                     refusal.reason.as_str().into(),
                 ]
             }
-            Row::Probed(region) => {
+            PlanRow::Probed(region) => {
                 let Some(function) = state.function(region) else { return Vec::new() };
                 let exit = Cell::from(function.exit.name());
                 vec![
@@ -92,7 +92,7 @@ impl Panel for Plan {
                 ]
             }
         };
-        canvas.table(Table::plain(area, &COLUMNS), &mut self.rows, row);
+        canvas.table(TableFrame::plain(area, &COLUMNS), &mut self.rows, row);
         if self.rows.rows().is_empty() {
             canvas.put_empty(area, app.why_empty("no function is probed yet"));
         }
@@ -104,23 +104,23 @@ impl Panel for Plan {
 
     fn chosen_function(&self, _app: &App, _state: &State) -> Option<RegionId> {
         match self.rows.key()? {
-            Row::Probed(region) => Some(region),
-            Row::Refused(_) => None,
+            PlanRow::Probed(region) => Some(region),
+            PlanRow::Refused(_) => None,
         }
     }
 
-    fn opens(&self) -> Option<Subject> {
-        Some(Subject::Function)
+    fn opens(&self) -> Option<PanelSubject> {
+        Some(PanelSubject::Function)
     }
 }
 
 /// A row in words.
-fn in_full(row: Row, state: &State) -> String {
+fn in_full(row: PlanRow, state: &State) -> String {
     match row {
-        Row::Refused(place) => state.log.refusals.get(place).map_or_else(String::new, |refusal| {
+        PlanRow::Refused(place) => state.log.refusals.get(place).map_or_else(String::new, |refusal| {
             format!("{} of {} is not probed: {}", refusal.function, refusal.library, refusal.reason)
         }),
-        Row::Probed(region) => state.function(region).map_or_else(String::new, |function| {
+        PlanRow::Probed(region) => state.function(region).map_or_else(String::new, |function| {
             let library = state.library(function.library);
             format!("{} of {library}, {}: {}", function.name, counted(function.size, "byte"), seen(function.exit))
         }),

@@ -14,7 +14,7 @@ mod counters;
 mod own;
 
 use super::*;
-use crate::app::{Fate, Flow};
+use crate::app::{Fate, Outside};
 use crate::dashboard::Dashboard;
 use crate::export;
 use crate::live::{Range, Stored};
@@ -74,7 +74,7 @@ fn press(dashboard: &mut Dashboard, state: &State, keys: &str) {
             '\n' => KeyCode::Enter,
             key => KeyCode::Char(key),
         };
-        assert_eq!(dashboard.press(KeyEvent::from(code), state), Flow::Continue, "{key:?}");
+        assert_eq!(dashboard.press(KeyEvent::from(code), state), Outside::Continue, "{key:?}");
     }
 }
 
@@ -560,11 +560,11 @@ fn sorting_and_hiding() {
     assert_eq!(first(&dashboard), "evil\u{1b}[31m");
     press(&mut dashboard, &state, "rss");
     assert_eq!(first(&dashboard), "fftw_execute");
-    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('m')), &state), Flow::Mute);
+    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('m')), &state), Outside::Mute);
     assert_eq!(first(&dashboard), "fftw_dft_solve");
     assert!(dashboard.app.muted.contains(&RegionId(0)));
     assert!(screen(&mut dashboard, &state, 90, 9)[8].starts_with(" 1 hidden  q quit"));
-    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('u')), &state), Flow::Mute);
+    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('u')), &state), Outside::Mute);
     assert_eq!(first(&dashboard), "fftw_execute");
 }
 
@@ -610,7 +610,7 @@ fn a_stored_trace_has_a_slider() {
         Some(Stored { whole, wanted: Range { from: at(2_500), to: at(7_500) }, status: "stored".into() });
     let lines = screen(&mut dashboard, &state, 80, 12);
     assert_eq!(lines[10], " ─────────────███████████████████████████──────────────  2.5 s to 7.5 s of 10 s");
-    let part = |from, to| Flow::Look(Range { from: at(from), to: at(to) });
+    let part = |from, to| Outside::Look(Range { from: at(from), to: at(to) });
     let press = |dashboard: &mut Dashboard, key| dashboard.press(KeyEvent::from(KeyCode::Char(key)), &state);
     assert_eq!(press(&mut dashboard, '<'), part(0, 5_000));
     assert_eq!(press(&mut dashboard, '>'), part(5_000, 10_000));
@@ -636,11 +636,11 @@ fn this_moment_as_a_table() {
 fn leaving_takes_q_or_control_c() {
     let state = state();
     let mut dashboard = dashboard(&state);
-    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('q')), &state), Flow::End(Fate::Keep));
+    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('q')), &state), Outside::End(Fate::Keep));
     press(&mut dashboard, &state, "/q");
     assert_eq!(dashboard.app.filter, "q");
     let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(dashboard.press(control, &state), Flow::End(Fate::Keep));
+    assert_eq!(dashboard.press(control, &state), Outside::End(Fate::Keep));
 }
 
 #[test]
@@ -650,23 +650,23 @@ fn leaving_a_recording_asks_what_becomes_of_it() {
     dashboard.app.fates = Fate::ALL.to_vec();
     let key = |dashboard: &mut Dashboard, state: &State, code| dashboard.press(KeyEvent::from(code), state);
     for (code, fate) in [('s', Fate::Keep), ('q', Fate::Keep), ('l', Fate::GoOn), ('D', Fate::Delete)] {
-        assert_eq!(key(&mut dashboard, &state, KeyCode::Char('q')), Flow::Continue);
-        assert_eq!(key(&mut dashboard, &state, KeyCode::Char(code)), Flow::End(fate));
+        assert_eq!(key(&mut dashboard, &state, KeyCode::Char('q')), Outside::Continue);
+        assert_eq!(key(&mut dashboard, &state, KeyCode::Char(code)), Outside::End(fate));
         dashboard.app.asks = false;
     }
     key(&mut dashboard, &state, KeyCode::Char('q'));
     for code in [KeyCode::Char('d'), KeyCode::Char('x'), KeyCode::Tab] {
-        assert_eq!(key(&mut dashboard, &state, code), Flow::Continue, "no slip deletes anything");
+        assert_eq!(key(&mut dashboard, &state, code), Outside::Continue, "no slip deletes anything");
     }
     let lines = screen(&mut dashboard, &state, 60, 12).join("\n");
     for said in ["What becomes of the recording?", "l    leave the view; the recording goes on", "D delete  Esc back"] {
         assert!(lines.contains(said), "{said}: {lines}");
     }
     let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(dashboard.press(control, &state), Flow::End(Fate::Keep), "at once");
-    assert_eq!((key(&mut dashboard, &state, KeyCode::Esc), dashboard.app.asks), (Flow::Continue, false));
+    assert_eq!(dashboard.press(control, &state), Outside::End(Fate::Keep), "at once");
+    assert_eq!((key(&mut dashboard, &state, KeyCode::Esc), dashboard.app.asks), (Outside::Continue, false));
     state.finish(&Summary::default());
-    assert_eq!(key(&mut dashboard, &state, KeyCode::Char('q')), Flow::End(Fate::Keep), "it has ended");
+    assert_eq!(key(&mut dashboard, &state, KeyCode::Char('q')), Outside::End(Fate::Keep), "it has ended");
 }
 
 #[test]

@@ -5,22 +5,22 @@ use ratatui::style::Style;
 use rtrace_model::{Location, LocationId, RegionId};
 
 use crate::app::App;
-use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::canvas::{Canvas, Cell, TableColumn, TableFrame};
 use crate::list::Rows;
-use crate::panel::{Panel, Subject};
+use crate::panel::{Panel, PanelSubject};
 use crate::state::State;
 use crate::state::thread::Thread;
 use crate::text::{count, counted, short_ns};
 use crate::theme::Theme;
 
-const COLUMNS: [Column; 7] = [
-    Column::number("tid", 7, 0),
-    Column::number("pid", 7, 110),
-    Column::words("thread", 15, 60),
-    Column::number("calls", 10, 46),
-    Column::number("in calls %", 13, 40),
-    Column::number("for", 7, 0),
-    Column::rest("in right now"),
+const COLUMNS: [TableColumn; 7] = [
+    TableColumn::number("tid", 7, 0),
+    TableColumn::number("pid", 7, 110),
+    TableColumn::words("thread", 15, 60),
+    TableColumn::number("calls", 10, 46),
+    TableColumn::number("in calls %", 13, 40),
+    TableColumn::number("for", 7, 0),
+    TableColumn::rest("in right now"),
 ];
 
 /// What is said where there is no thread.
@@ -28,9 +28,9 @@ pub const NONE: &str = "no thread has called a traced function yet";
 
 /// The view. Its list is shared with the timeline.
 #[derive(Debug)]
-pub struct Threads;
+pub struct ThreadView;
 
-impl Panel for Threads {
+impl Panel for ThreadView {
     fn title(&self) -> &'static str {
         "threads"
     }
@@ -51,12 +51,12 @@ impl Panel for Threads {
         chosen_function(app, state)
     }
 
-    fn opens(&self) -> Option<Subject> {
-        Some(Subject::Thread)
+    fn opens(&self) -> Option<PanelSubject> {
+        Some(PanelSubject::Thread)
     }
 
-    fn shows(&self) -> Option<Subject> {
-        Some(Subject::Process)
+    fn shows(&self) -> Option<PanelSubject> {
+        Some(PanelSubject::Process)
     }
 }
 
@@ -113,7 +113,7 @@ fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         .and_then(|id| state.thread(id))
         .map_or_else(String::new, |thread| in_full(thread, state, theme));
     let area = canvas.put_below(area, &below);
-    canvas.table(Table::plain(area, &COLUMNS), &mut app.threads, row);
+    canvas.table(TableFrame::plain(area, &COLUMNS), &mut app.threads, row);
     if app.threads.rows().is_empty() {
         canvas.put_empty(area, app.why_empty(NONE));
     }

@@ -11,12 +11,12 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rtrace_model::{Location, LocationId, RegionId, units};
 
-use crate::app::{App, Flow, Spot};
+use crate::app::{App, Outside, ScreenRow};
 use crate::canvas::Canvas;
 use crate::colours::Colours;
 use crate::key::{Binding, Keys, also, find, key};
 use crate::list::Rows;
-use crate::panel::{self, Act, Panel, Subject};
+use crate::panel::{self, Act, Panel, PanelSubject};
 use crate::state::State;
 use crate::state::function::Slow;
 use crate::state::lanes::{Bar, Forgotten};
@@ -53,31 +53,31 @@ pub struct Timeline {
 const KEYS: &[Binding<Act<Timeline>>] = &[
     key(&[Left, Char('h')], "Left/Right", "earlier, later; also h and l", "pan", |_, app, state| {
         app.window.pan(-1, state.now.0);
-        Flow::Continue
+        Outside::Continue
     }),
     also(&[Right, Char('l')], |_, app, state| {
         app.window.pan(1, state.now.0);
-        Flow::Continue
+        Outside::Continue
     }),
     key(&[Char('+'), Char('=')], "+/-", "zoom in, zoom out", "zoom", |_, app, _| {
         app.window.zoom(app.window.length / 2);
-        Flow::Continue
+        Outside::Continue
     }),
     also(&[Char('-')], |_, app, _| {
         app.window.zoom(app.window.length.saturating_mul(2));
-        Flow::Continue
+        Outside::Continue
     }),
     key(&[Char('J')], "J/K", "deeper calls, outer calls of the thread", "depth", |timeline, _, _| {
         timeline.skipped += 1;
-        Flow::Continue
+        Outside::Continue
     }),
     also(&[Char('K')], |timeline, _, _| {
         timeline.skipped = timeline.skipped.saturating_sub(1);
-        Flow::Continue
+        Outside::Continue
     }),
     key(&[Char('f')], "f", "follow the present", "follow", |_, app, _| {
         app.window.end = None;
-        Flow::Continue
+        Outside::Continue
     }),
 ];
 
@@ -90,7 +90,7 @@ impl Panel for Timeline {
         panel::keys(KEYS)
     }
 
-    fn press(&mut self, code: KeyCode, app: &mut App, state: &State) -> Option<Flow> {
+    fn press(&mut self, code: KeyCode, app: &mut App, state: &State) -> Option<Outside> {
         find(KEYS, code).map(|act| act(self, app, state))
     }
 
@@ -110,8 +110,8 @@ impl Panel for Timeline {
         app.call.map(|call| call.region).or_else(|| threads::chosen_function(app, state))
     }
 
-    fn shows(&self) -> Option<Subject> {
-        Some(Subject::Call)
+    fn shows(&self) -> Option<PanelSubject> {
+        Some(PanelSubject::Call)
     }
 
     fn open(&mut self, app: &mut App, state: &State) {
@@ -133,13 +133,13 @@ impl Panel for Timeline {
 
 /// Of a cell that is not filled: what it shows, and how much of it is covered.
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct CellPart {
     covered: f64,
     /// The function that covers most, and how much that is.
     most: Option<(RegionId, f64)>,
 }
 
-impl Part {
+impl CellPart {
     fn add(&mut self, region: RegionId, cells: f64) {
         self.covered += cells;
         match &mut self.most {
@@ -172,7 +172,7 @@ impl Timeline {
         let from = to.saturating_sub(app.window.length);
         let names = if area.width >= 4 * NAMES { NAMES } else { FEW_NAMES.min(area.width) };
         let scale = Scale { from, to, cells: area.width.saturating_sub(names) };
-        let picture = Picture { scale, colours: &Colours::of(state, app.theme) };
+        let picture = TimelinePicture { scale, colours: &Colours::of(state, app.theme) };
         let axis = Rect { x: area.x + names, width: scale.cells, height: 1.min(area.height), ..area };
         axis::draw(canvas, axis, app, state, (from, to));
         let label = short_ns(app.window.length);
@@ -221,7 +221,7 @@ impl Timeline {
                     picture.mark(canvas, place, state, &call);
                 }
             }
-            app.targets.spots.push(Spot { area: lane, part: 0, place: *place });
+            app.targets.spots.push(ScreenRow { area: lane, part: 0, place: *place });
             y = lane.bottom() + 1;
         }
         if noted > 0 {
@@ -331,16 +331,16 @@ fn depth(thread: &Thread, state: &State, scale: Scale) -> usize {
 }
 
 /// How calls come to cells.
-struct Picture<'a> {
+struct TimelinePicture<'a> {
     scale: Scale,
     colours: &'a Colours,
 }
 
-impl Picture<'_> {
+impl TimelinePicture<'_> {
     /// Draws the calls of one depth.
     fn draw_line(&self, canvas: &mut Canvas<'_>, area: Rect, (thread, state): (&Thread, &State), depth: u32) {
         let scale = self.scale;
-        let mut parts = vec![Part::default(); usize::from(area.width)];
+        let mut parts = vec![CellPart::default(); usize::from(area.width)];
         let mut wide: Vec<(u16, u16, RegionId)> = Vec::new();
         let Some(last) = parts.len().checked_sub(1) else { return };
         for bar in bars(thread, state, scale).filter(|bar| bar.depth == depth) {

@@ -7,12 +7,12 @@ use crossterm::event::KeyCode::{self, Char, Left, Right};
 use ratatui::layout::Rect;
 use rtrace_model::{Count, RegionId, Totals};
 
-use crate::app::{App, Flow};
-use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::app::{App, Outside};
+use crate::canvas::{Canvas, Cell, TableColumn, TableFrame};
 use crate::colours::Colours;
 use crate::key::{Binding, Keys, also, find, key};
 use crate::list::{List, Rows};
-use crate::panel::{self, Act, Panel, Subject};
+use crate::panel::{self, Act, Panel, PanelSubject};
 use crate::state::State;
 use crate::state::paths::{Label, PathIndex, Paths, ROOT};
 use crate::text::count;
@@ -25,11 +25,11 @@ const UNFOLDED_PART: u64 = 100;
 /// The most cells that a name is moved to the right.
 const MOST_INDENT: usize = 60;
 
-const COLUMNS: [Column<'static>; 4] = [
-    Column::time("inclusive", 12, 0),
-    Column::number("share %", 13, 50),
-    Column::time("exclusive", 12, 68),
-    Column::number("calls", 9, 84),
+const COLUMNS: [TableColumn<'static>; 4] = [
+    TableColumn::time("inclusive", 12, 0),
+    TableColumn::number("share %", 13, 50),
+    TableColumn::time("exclusive", 12, 68),
+    TableColumn::number("calls", 9, 84),
 ];
 
 /// The view.
@@ -37,7 +37,7 @@ const COLUMNS: [Column<'static>; 4] = [
 pub struct CallTree {
     rows: List<PathIndex>,
     /// As last arranged.
-    sums: Sums,
+    sums: NodeSums,
     /// Nodes that the user has folded or unfolded.
     unfolded: HashMap<PathIndex, bool>,
 }
@@ -45,15 +45,15 @@ pub struct CallTree {
 const KEYS: &[Binding<Act<CallTree>>] = &[
     key(&[Right, Char('l')], "Right/Left", "unfold, fold; also l and h", "unfold", |tree, app, state| {
         tree.unfold(app, state);
-        Flow::Continue
+        Outside::Continue
     }),
     also(&[Left, Char('h')], |tree, app, state| {
         tree.fold(app, state);
-        Flow::Continue
+        Outside::Continue
     }),
     key(&[Char('t')], "t", "all threads, or the one selected in view 3", "thread", |tree, app, state| {
         tree.switch_thread(app, state);
-        Flow::Continue
+        Outside::Continue
     }),
 ];
 
@@ -61,7 +61,7 @@ impl CallTree {
     /// Folds the node chosen, or else chooses its caller.
     fn fold(&mut self, app: &mut App, state: &State) {
         let Some(node) = self.rows.key() else { return };
-        let tree = Tree::of(app, state, &self.sums);
+        let tree = SummedTree::of(app, state, &self.sums);
         let (depth, parent) = (tree.depth(node) - 1, tree.paths.node(node).parent);
         if !tree.is_leaf(node) && tree.is_unfolded(app, &self.unfolded, node, depth) {
             self.unfolded.insert(node, false);
@@ -99,14 +99,14 @@ impl Panel for CallTree {
         panel::keys(KEYS)
     }
 
-    fn press(&mut self, code: KeyCode, app: &mut App, state: &State) -> Option<Flow> {
+    fn press(&mut self, code: KeyCode, app: &mut App, state: &State) -> Option<Outside> {
         find(KEYS, code).map(|act| act(self, app, state))
     }
 
     /// Lists the nodes that are unfolded; under a filter those that pass it, with their callers.
     fn arrange(&mut self, app: &mut App, state: &State) {
-        let sums = Sums::of(app, state);
-        let tree = Tree::of(app, state, &sums);
+        let sums = NodeSums::of(app, state);
+        let tree = SummedTree::of(app, state, &sums);
         let passing = passing(app, state, &tree);
         let mut rows = Vec::new();
         let mut next: Vec<(PathIndex, usize)> = tree.children(ROOT).into_iter().rev().map(|root| (root, 0)).collect();
@@ -125,7 +125,7 @@ impl Panel for CallTree {
 
     fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         let CallTree { rows, sums, unfolded } = self;
-        let tree = Tree::of(app, state, sums);
+        let tree = SummedTree::of(app, state, sums);
         let glyphs = app.theme.glyphs;
         let colours = Colours::of(state, app.theme);
         let (counted, left) = counters::fitting(state, area.width);
@@ -170,8 +170,8 @@ impl Panel for CallTree {
             cells
         };
         let figures = COLUMNS.iter().copied().filter(|column| column.from <= left);
-        let columns: Vec<Column<'_>> =
-            figures.chain(counted.iter().map(counters::column)).chain([Column::rest("")]).collect();
+        let columns: Vec<TableColumn<'_>> =
+            figures.chain(counted.iter().map(counters::column)).chain([TableColumn::rest("")]).collect();
         let title;
         if let Some(thread) = thread {
             title = format!("call path on thread {} {}", thread.location.tid, thread.location.name);
@@ -179,7 +179,7 @@ impl Panel for CallTree {
             title = format!("call path, all threads ({} hot)", glyphs.hot);
         }
         let last = columns.len() - 1;
-        let places = canvas.table(Table::plain(area, &columns), rows, row);
+        let places = canvas.table(TableFrame::plain(area, &columns), rows, row);
         if let Some((_, place)) = places.into_iter().find(|(index, _)| *index == last) {
             canvas.put(place.x, place.y, place.width, &title, canvas.theme.title());
         }
@@ -193,19 +193,19 @@ impl Panel for CallTree {
     }
 
     fn chosen_function(&self, app: &App, state: &State) -> Option<RegionId> {
-        let tree = Tree::of(app, state, &self.sums);
+        let tree = SummedTree::of(app, state, &self.sums);
         match tree.paths.nodes().get(self.rows.key()? as usize)?.label {
             Label::Region(region) => Some(region),
             _ => None,
         }
     }
 
-    fn opens(&self) -> Option<Subject> {
-        Some(Subject::Function)
+    fn opens(&self) -> Option<PanelSubject> {
+        Some(PanelSubject::Function)
     }
 
-    fn shows(&self) -> Option<Subject> {
-        Some(Subject::Thread)
+    fn shows(&self) -> Option<PanelSubject> {
+        Some(PanelSubject::Thread)
     }
 
     fn open(&mut self, app: &mut App, _state: &State) {
@@ -223,7 +223,7 @@ impl Panel for CallTree {
 }
 
 /// A tree with its sums; nodes that are newer than these have none.
-struct Tree<'a> {
+struct SummedTree<'a> {
     paths: &'a Paths,
     figures: &'a [Totals],
     /// Of each node, its time without tracing, or that of its callees where this is more.
@@ -232,12 +232,12 @@ struct Tree<'a> {
     whole: u64,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> SummedTree<'a> {
     /// The tree of what is chosen, with the figures of when it was arranged: to sum up those of
     /// all threads takes its time.
-    fn of(app: &App, state: &'a State, Sums { figures, weights }: &'a Sums) -> Tree<'a> {
+    fn of(app: &App, state: &'a State, NodeSums { figures, weights }: &'a NodeSums) -> SummedTree<'a> {
         let paths = paths(app, state);
-        let mut tree = Tree { paths, figures, weights, whole: 0 };
+        let mut tree = SummedTree { paths, figures, weights, whole: 0 };
         tree.whole = paths.children(ROOT).map(|root| tree.weight(root)).sum();
         tree
     }
@@ -288,15 +288,15 @@ impl<'a> Tree<'a> {
 
 /// The sums of a tree's nodes when it was arranged.
 #[derive(Debug, Default)]
-struct Sums {
+struct NodeSums {
     figures: Vec<Totals>,
     /// Of each node, its time without tracing, or that of its callees where this is more: they may be timed where
     /// their caller was not.
     weights: Vec<u64>,
 }
 
-impl Sums {
-    fn of(app: &App, state: &State) -> Sums {
+impl NodeSums {
+    fn of(app: &App, state: &State) -> NodeSums {
         let figures = match app.tree_of.and_then(|location| state.thread(location)) {
             Some(thread) => thread.paths.nodes().iter().map(|node| node.figures).collect(),
             None => state.merged_figures(),
@@ -313,7 +313,7 @@ impl Sums {
             below[above] = below[above].saturating_add(weights[index]);
             tracing[above] = tracing[above].saturating_add(tracing[index]);
         }
-        Sums { figures, weights }
+        NodeSums { figures, weights }
     }
 }
 
@@ -324,7 +324,7 @@ fn paths<'a>(app: &App, state: &'a State) -> &'a Paths {
 }
 
 /// Whether each node, or one below it, passes the filter; absent without one.
-fn passing(app: &App, state: &State, tree: &Tree<'_>) -> Option<Vec<bool>> {
+fn passing(app: &App, state: &State, tree: &SummedTree<'_>) -> Option<Vec<bool>> {
     if app.filter.is_empty() {
         return None;
     }

@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use super::figures::{Goal, Ratios};
-use super::tracer::Selection;
-use super::{Bench, Line, compile};
+use super::tracer::BenchSelection;
+use super::{Bench, BenchLine, compile};
 use crate::process;
 
 /// The budget in percent, and how wrong an estimate may be.
@@ -26,11 +26,11 @@ const TRACED_SECONDS: &str = "6";
 const SETTLED: f64 = 2_000.0;
 
 /// One run of the program.
-struct Run(Child);
+struct BudgetRun(Child);
 
 /// What the program says of itself.
 #[derive(Default)]
-struct Told {
+struct ProgramAnswer {
     /// At the end of each quarter of a second: milliseconds since the begin, and nanoseconds of a call.
     rates: Vec<(f64, f64)>,
     /// Calls of the function in the loop.
@@ -39,23 +39,23 @@ struct Told {
 
 impl Bench {
     /// The function of 50 ns in a tight loop.
-    pub(super) fn budget(&self) -> Result<Vec<Line>> {
+    pub(super) fn budget(&self) -> Result<Vec<BenchLine>> {
         let program = compile("budget", &["-pthread"], &[], &self.folder)?;
-        let selection = Selection {
+        let selection = BenchSelection {
             libraries: vec!["exe".to_owned()],
             functions: ["hot", "rare*"].map(str::to_owned).into(),
             options: vec!["--budget".to_owned(), format!("{PERCENT}%")],
-            ..Selection::default()
+            ..BenchSelection::default()
         };
         let (mut slowdowns, mut highest) = (Vec::new(), Vec::new());
         let (mut natives, mut noise, mut within) = (Vec::new(), Vec::new(), 0);
         for _ in 0..self.rounds {
-            let mut untraced = Run::start(&program, UNTRACED_SECONDS)?.finish()?.after(0.0);
-            let run = Run::start(&program, TRACED_SECONDS)?;
+            let mut untraced = BudgetRun::start(&program, UNTRACED_SECONDS)?.finish()?.after(0.0);
+            let run = BudgetRun::start(&program, TRACED_SECONDS)?;
             let rtrace = self.tools.rtrace(run.0.id(), &selection)?;
             let told = run.finish()?;
             rtrace.end()?;
-            untraced.extend(Run::start(&program, UNTRACED_SECONDS)?.finish()?.after(0.0));
+            untraced.extend(BudgetRun::start(&program, UNTRACED_SECONDS)?.finish()?.after(0.0));
             let native = mean(&untraced);
             let percent = |time: f64| (time / native - 1.0) * 100.0;
             slowdowns.push(percent(mean(&told.after(SETTLED))));
@@ -64,7 +64,7 @@ impl Bench {
             natives.push(native);
             within += u32::from(self.calls_of("hot")? <= told.calls);
         }
-        let line = |what: &str, ratios, remark| Line {
+        let line = |what: &str, ratios, remark| BenchLine {
             what: what.to_owned(),
             unit: "%",
             ratios: Ratios(ratios),
@@ -101,21 +101,21 @@ impl Bench {
     }
 }
 
-impl Run {
+impl BudgetRun {
     /// Starts the program, which waits.
-    fn start(program: &Path, seconds: &str) -> Result<Run> {
+    fn start(program: &Path, seconds: &str) -> Result<BudgetRun> {
         let mut command = Command::new(program);
         command.args(["1", seconds]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(&command)))?;
-        Ok(Run(child))
+        Ok(BudgetRun(child))
     }
 
     /// Lets it work, to its end.
-    fn finish(mut self) -> Result<Told> {
+    fn finish(mut self) -> Result<ProgramAnswer> {
         let input = self.0.stdin.as_mut().expect("it is piped");
         input.write_all(b"\n").context("failed to let the program work")?;
         let output = BufReader::new(self.0.stdout.take().expect("it is piped"));
-        let mut told = Told::default();
+        let mut told = ProgramAnswer::default();
         for line in output.lines() {
             let line = line.context("failed to read the program's answer")?;
             let words: Vec<&str> = line.split(' ').collect();
@@ -133,7 +133,7 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for BudgetRun {
     fn drop(&mut self) {
         // It may have ended by itself: then there is nothing to kill.
         let _ = self.0.kill();
@@ -141,7 +141,7 @@ impl Drop for Run {
     }
 }
 
-impl Told {
+impl ProgramAnswer {
     /// The times of calls in all quarters that began so many milliseconds after the begin.
     fn after(&self, milliseconds: f64) -> Vec<f64> {
         let ends = self.rates.iter().map(|&(end, _)| end);

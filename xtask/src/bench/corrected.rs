@@ -13,9 +13,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use super::figures::{Goal, Ratios};
-use super::subject::Subject;
-use super::tracer::Selection;
-use super::{Bench, Line, compile};
+use super::subject::Worker;
+use super::tracer::BenchSelection;
+use super::{Bench, BenchLine, compile};
 
 /// Functions of the program, with how often each is called.
 const FUNCTIONS: [(&str, u32); 7] = [
@@ -35,7 +35,7 @@ const CALLEE: &str = "callee";
 const RECORDINGS: [&[&str]; 2] = [&[], &["--mode", "profile"]];
 
 /// A line of the table.
-struct Kind {
+struct CorrectedCase {
     what: &'static str,
     /// The function with the short and the one with the long body begin so.
     functions: &'static str,
@@ -43,11 +43,11 @@ struct Kind {
     recording: usize,
 }
 
-const KINDS: [Kind; 4] = [
-    Kind { what: "a return site", functions: "pushing", recording: 0 },
-    Kind { what: "its entry single-stepped", functions: "stepped", recording: 0 },
-    Kind { what: "a traced call in it", functions: "calling", recording: 0 },
-    Kind { what: "its calls aggregated by `--mode profile`", functions: "pushing", recording: 1 },
+const KINDS: [CorrectedCase; 4] = [
+    CorrectedCase { what: "a return site", functions: "pushing", recording: 0 },
+    CorrectedCase { what: "its entry single-stepped", functions: "stepped", recording: 0 },
+    CorrectedCase { what: "a traced call in it", functions: "calling", recording: 0 },
+    CorrectedCase { what: "its calls aggregated by `--mode profile`", functions: "pushing", recording: 1 },
 ];
 
 const BODIES: [(&str, &str); 2] = [("1 us", "short"), ("10 us", "long")];
@@ -70,25 +70,25 @@ struct Reported {
 }
 
 /// Of one round and function.
-struct Outcome {
+struct RoundTimes {
     truth: f64,
     reported: Reported,
 }
 
 impl Bench {
     /// Exclusive times of functions with bodies of 1 and 10 microseconds.
-    pub(super) fn corrected(&self) -> Result<Vec<Line>> {
+    pub(super) fn corrected(&self) -> Result<Vec<BenchLine>> {
         let program = compile("spin", &[], &[], &self.folder)?;
         let last_cpu = available_parallelism().context("failed to count CPUs")?.get() - 1;
         let mut placed = Command::new("chrt");
         placed.args(["--fifo", "10", "taskset", "--cpu-list", &last_cpu.to_string()]).arg(&program);
-        let mut subject = Subject::start(&mut placed, "callee 1 10000\n")?;
-        let mut outcomes: HashMap<(usize, &str), Vec<Outcome>> = HashMap::new();
+        let mut subject = Worker::start(&mut placed, "callee 1 10000\n")?;
+        let mut outcomes: HashMap<(usize, &str), Vec<RoundTimes>> = HashMap::new();
         for _ in 0..self.rounds {
             for (recording, options) in RECORDINGS.into_iter().enumerate() {
                 let (truth, reported) = self.reported(&mut subject, options)?;
                 for (name, _) in FUNCTIONS {
-                    let outcome = Outcome { truth: truth[name], reported: reported[name] };
+                    let outcome = RoundTimes { truth: truth[name], reported: reported[name] };
                     outcomes.entry((recording, name)).or_default().push(outcome);
                 }
             }
@@ -104,12 +104,12 @@ impl Bench {
     }
 
     /// Exclusive times of all functions in a recording, and of their copies.
-    fn reported(&self, subject: &mut Subject, options: &[&str]) -> Result<(Times, HashMap<&'static str, Reported>)> {
-        let selection = Selection {
+    fn reported(&self, subject: &mut Worker, options: &[&str]) -> Result<(Times, HashMap<&'static str, Reported>)> {
+        let selection = BenchSelection {
             libraries: vec!["exe".to_owned()],
             functions: FUNCTIONS.map(|(name, _)| name.to_owned()).into(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
-            ..Selection::default()
+            ..BenchSelection::default()
         };
         let rtrace = self.tools.rtrace(subject.pid(), &selection)?;
         // All functions are called from one place, whose return site is placed when it is first met.
@@ -136,14 +136,14 @@ impl Bench {
     }
 }
 
-fn line(kind: &Kind, length: &str, outcomes: &[Outcome]) -> Line {
+fn line(kind: &CorrectedCase, length: &str, outcomes: &[RoundTimes]) -> BenchLine {
     let median = |figures: Vec<f64>| Ratios(figures).median();
     let truth = median(outcomes.iter().map(|outcome| outcome.truth).collect());
     let recorded = median(outcomes.iter().map(|outcome| outcome.reported.recorded).collect());
     let corrected: Vec<_> =
         outcomes.iter().filter_map(|outcome| Some((outcome.truth, outcome.reported.corrected?))).collect();
     if corrected.len() < outcomes.len() {
-        return Line {
+        return BenchLine {
             what: format!("recorded time of {length}, {}", kind.what),
             unit: "× untraced",
             ratios: Ratios(outcomes.iter().map(|outcome| outcome.reported.recorded / outcome.truth).collect()),
@@ -156,7 +156,7 @@ fn line(kind: &Kind, length: &str, outcomes: &[Outcome]) -> Line {
         };
     }
     let is_true = |(truth, (corrected, error)): &&(f64, (f64, f64))| (corrected - truth).abs() <= *error;
-    Line {
+    BenchLine {
         what: format!("error of the corrected time of {length}, {}", kind.what),
         unit: "%",
         ratios: Ratios(
@@ -174,7 +174,7 @@ fn line(kind: &Kind, length: &str, outcomes: &[Outcome]) -> Line {
 }
 
 /// The time of a call of each function's copy, without the function that it calls.
-fn truth(subject: &mut Subject) -> Result<Times> {
+fn truth(subject: &mut Worker) -> Result<Times> {
     let mut times = times(subject)?;
     let callee = times[CALLEE];
     for calling in ["calling_short", "calling_long"] {
@@ -184,7 +184,7 @@ fn truth(subject: &mut Subject) -> Result<Times> {
 }
 
 /// Calls all functions and their copies, and gives the time of a copy.
-fn times(subject: &mut Subject) -> Result<Times> {
+fn times(subject: &mut Worker) -> Result<Times> {
     let mut times = Times::new();
     for (name, calls) in FUNCTIONS {
         subject.set_work(&format!("{name} 1 {calls}\n"));

@@ -9,18 +9,18 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use super::figures::{Goal, Ratios};
-use super::subject::{Subject, WORKS};
-use super::tracer::{Recorded, Selection};
-use super::{Bench, Line, mkl};
+use super::subject::{WORKS, Worker};
+use super::tracer::{BenchSelection, RecordedCalls};
+use super::{Bench, BenchLine, mkl};
 
 /// bpftrace takes and leaves each function's probes one by one, so of each library both tracers
 /// probe only the functions that the program calls most.
 pub const FUNCTIONS: usize = 20;
 
 /// A library in a program that uses it.
-struct Library {
+struct BenchLibrary {
     name: &'static str,
-    program: Program,
+    program: OtherPrograms,
     /// How much of what bpftrace adds rtrace may add.
     goal: f64,
     /// Whether the size of the trace has a goal.
@@ -29,16 +29,16 @@ struct Library {
     stubs: bool,
 }
 
-impl Library {
-    fn time_added(&self, ratios: Ratios, remark: String) -> Line {
+impl BenchLibrary {
+    fn time_added(&self, ratios: Ratios, remark: String) -> BenchLine {
         let what = format!("time added to calls of {}", self.name);
-        Line { what, unit: "× bpftrace", ratios, goal: Some(Goal(self.goal)), remark }
+        BenchLine { what, unit: "× bpftrace", ratios, goal: Some(Goal(self.goal)), remark }
     }
 }
 
 /// The programs beside our own.
 #[derive(Clone, Copy)]
-pub(super) enum Program {
+pub(super) enum OtherPrograms {
     Python,
     /// Python, which reads the machine's certificates.
     Certificates,
@@ -49,13 +49,25 @@ pub(super) enum Program {
     Mkl,
 }
 
-const LIBRARIES: &[Library] = &[
-    Library { name: "libz.so.1", program: Program::Python, goal: 0.5, sized: true, stubs: false },
-    Library { name: "libfftw3.so.3", program: Program::Own("fftw 1 100\n"), goal: 0.5, sized: true, stubs: false },
-    Library { name: "libsqlite3.so.0", program: Program::Sqlite, goal: 0.5, sized: false, stubs: false },
-    Library { name: "libgomp.so.1", program: Program::Own("gomp 1 20000\n"), goal: 0.2, sized: false, stubs: true },
-    Library { name: "libmkl_rt.so.3", program: Program::Mkl, goal: 0.2, sized: false, stubs: false },
-    Library { name: "libmkl_intel_lp64.so.3", program: Program::Mkl, goal: 0.2, sized: false, stubs: false },
+const LIBRARIES: &[BenchLibrary] = &[
+    BenchLibrary { name: "libz.so.1", program: OtherPrograms::Python, goal: 0.5, sized: true, stubs: false },
+    BenchLibrary {
+        name: "libfftw3.so.3",
+        program: OtherPrograms::Own("fftw 1 100\n"),
+        goal: 0.5,
+        sized: true,
+        stubs: false,
+    },
+    BenchLibrary { name: "libsqlite3.so.0", program: OtherPrograms::Sqlite, goal: 0.5, sized: false, stubs: false },
+    BenchLibrary {
+        name: "libgomp.so.1",
+        program: OtherPrograms::Own("gomp 1 20000\n"),
+        goal: 0.2,
+        sized: false,
+        stubs: true,
+    },
+    BenchLibrary { name: "libmkl_rt.so.3", program: OtherPrograms::Mkl, goal: 0.2, sized: false, stubs: false },
+    BenchLibrary { name: "libmkl_intel_lp64.so.3", program: OtherPrograms::Mkl, goal: 0.2, sized: false, stubs: false },
 ];
 
 const PYTHON: &str = "import sys, zlib
@@ -77,11 +89,11 @@ for line in sys.stdin:
 
 impl Bench {
     /// All libraries.
-    pub(super) fn libraries(&self) -> Result<Vec<Line>> {
+    pub(super) fn libraries(&self) -> Result<Vec<BenchLine>> {
         let mut lines = Vec::new();
         for library in LIBRARIES {
             let missing = match library.program {
-                Program::Mkl => mkl::prepare(&self.folder).err(),
+                OtherPrograms::Mkl => mkl::prepare(&self.folder).err(),
                 _ => None,
             };
             match missing {
@@ -93,14 +105,14 @@ impl Bench {
     }
 
     /// The functions of a library in a program that uses it.
-    fn library(&self, library: &Library) -> Result<Vec<Line>> {
+    fn library(&self, library: &BenchLibrary) -> Result<Vec<BenchLine>> {
         let mut subject = self.start(library.program)?;
         let pid = subject.pid();
         let selection = self.most_called(&mut subject, library.name)?;
         let sites = self.tools.sites(pid, &selection)?;
         let (mut ratios, mut costs, mut sizes, mut by_stubs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut floors = Vec::new();
-        let mut recorded = Recorded::default();
+        let mut recorded = RecordedCalls::default();
         for _ in 0..self.rounds {
             let untraced = subject.quickest()?;
             let bpftrace = self.tools.bpftrace(pid, &selection)?;
@@ -117,7 +129,7 @@ impl Bench {
             floors.push(least / by_peer);
             costs.push(ours * f64::from(WORKS) / recorded.calls as f64);
             sizes.push(recorded.bytes as f64 / recorded.calls as f64);
-            if let (true, Program::Own(work)) = (library.stubs, library.program) {
+            if let (true, OtherPrograms::Own(work)) = (library.stubs, library.program) {
                 let mut subject = self.tools.stubs(&selection, &self.program, work)?;
                 by_stubs.push((subject.quickest()? - untraced) / by_peer);
                 subject.end()?;
@@ -134,7 +146,7 @@ impl Bench {
         );
         let mut lines = vec![library.time_added(Ratios(ratios), remark)];
         if library.sized {
-            lines.push(Line {
+            lines.push(BenchLine {
                 what: format!("bytes on disk per call of {}", library.name),
                 unit: "bytes",
                 ratios: Ratios(sizes),
@@ -143,7 +155,7 @@ impl Bench {
             });
         }
         if !by_stubs.is_empty() {
-            lines.push(Line {
+            lines.push(BenchLine {
                 what: format!("time added to calls of {} by `run --stubs`", library.name),
                 unit: "× bpftrace",
                 ratios: Ratios(by_stubs),
@@ -154,23 +166,23 @@ impl Bench {
         Ok(lines)
     }
 
-    pub(super) fn start(&self, program: Program) -> Result<Subject> {
-        let python = |code| Subject::start(Command::new("/usr/bin/python3").args(["-u", "-c", code]), "go\n");
+    pub(super) fn start(&self, program: OtherPrograms) -> Result<Worker> {
+        let python = |code| Worker::start(Command::new("/usr/bin/python3").args(["-u", "-c", code]), "go\n");
         match program {
-            Program::Python => python(PYTHON),
-            Program::Certificates => python(CERTIFICATES),
-            Program::Sqlite => {
+            OtherPrograms::Python => python(PYTHON),
+            OtherPrograms::Certificates => python(CERTIFICATES),
+            OtherPrograms::Sqlite => {
                 let work = format!(".read '{}'\n", statements(&self.folder)?.display());
-                Subject::start(Command::new("/usr/bin/sqlite3").args(["-batch", ":memory:"]), &work)
+                Worker::start(Command::new("/usr/bin/sqlite3").args(["-batch", ":memory:"]), &work)
             }
-            Program::Own(work) => Subject::start(&mut Command::new(&self.program), work),
-            Program::Mkl => mkl::start(&self.program, &self.folder),
+            OtherPrograms::Own(work) => Worker::start(&mut Command::new(&self.program), work),
+            OtherPrograms::Mkl => mkl::start(&self.program, &self.folder),
         }
     }
 
     /// The functions of a library that the program calls most.
-    pub(super) fn most_called(&self, subject: &mut Subject, library: &str) -> Result<Selection> {
-        let all = Selection { libraries: vec![library.to_owned()], ..Selection::default() };
+    pub(super) fn most_called(&self, subject: &mut Worker, library: &str) -> Result<BenchSelection> {
+        let all = BenchSelection { libraries: vec![library.to_owned()], ..BenchSelection::default() };
         let attached = self.tools.rtrace(subject.pid(), &all)?;
         subject.work()?;
         self.tools.recorded(attached)?;
@@ -179,7 +191,7 @@ impl Bench {
         if functions.is_empty() {
             bail!("failed to see a call of `{library}`");
         }
-        Ok(Selection { file: self.tools.file(subject.pid(), &all)?, functions, ..all })
+        Ok(BenchSelection { file: self.tools.file(subject.pid(), &all)?, functions, ..all })
     }
 }
 

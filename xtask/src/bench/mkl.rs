@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use super::subject::Subject;
+use super::subject::Worker;
 use crate::python;
 
 const REQUIREMENT: &str = "mkl==2026.2.0\n";
@@ -24,11 +24,11 @@ pub fn prepare(folder: &Path) -> Result<()> {
 }
 
 /// Our program, calling MKL's short functions in one thread.
-pub fn start(program: &Path, folder: &Path) -> Result<Subject> {
+pub fn start(program: &Path, folder: &Path) -> Result<Worker> {
     let mut command = Command::new(program);
     command.env("LD_LIBRARY_PATH", libraries(folder));
     command.envs([("MKL_THREADING_LAYER", "SEQUENTIAL"), ("MKL_NUM_THREADS", "1")]);
-    Subject::start(&mut command, "mkl 1 4000\n")
+    Worker::start(&mut command, "mkl 1 4000\n")
 }
 
 fn libraries(folder: &Path) -> PathBuf {

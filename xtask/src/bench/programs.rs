@@ -6,42 +6,42 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::figures::{Goal, Ratios};
-use super::library::Program;
-use super::subject::{Subject, WORKS};
-use super::tracer::Selection;
-use super::{Bench, Line};
+use super::library::OtherPrograms;
+use super::subject::{WORKS, Worker};
+use super::tracer::BenchSelection;
+use super::{Bench, BenchLine};
 
 /// A library in a program that uses it.
 struct Whole {
     library: &'static str,
     /// Those of its functions that are traced; all where there is none.
     functions: &'static [&'static str],
-    program: Program,
+    program: OtherPrograms,
     /// CPU time that may be added to a call, in microseconds.
     goal: f64,
 }
 
 const PROGRAMS: &[Whole] = &[
-    Whole { library: "libsqlite3.so.0", functions: &["sqlite3_*"], program: Program::Sqlite, goal: 2.5 },
-    Whole { library: "libcrypto.so.3", functions: &[], program: Program::Certificates, goal: 3.0 },
-    Whole { library: "libz.so.1", functions: &[], program: Program::Python, goal: 1.4 },
+    Whole { library: "libsqlite3.so.0", functions: &["sqlite3_*"], program: OtherPrograms::Sqlite, goal: 2.5 },
+    Whole { library: "libcrypto.so.3", functions: &[], program: OtherPrograms::Certificates, goal: 3.0 },
+    Whole { library: "libz.so.1", functions: &[], program: OtherPrograms::Python, goal: 1.4 },
     Whole {
         library: "libfftw3.so.3",
         functions: &["fftw_execute", "fftw_dft_solve"],
-        program: Program::Own("fftw 1 100\n"),
+        program: OtherPrograms::Own("fftw 1 100\n"),
         goal: 3.0,
     },
 ];
 
 /// Microseconds that an empty program takes.
-struct Least {
+struct LeastTime {
     /// At an instruction that the kernel emulates.
     emulated: f64,
     /// At one that it single-steps.
     stepped: f64,
 }
 
-impl Least {
+impl LeastTime {
     /// What it takes at the return sites for each call, by the counts of a recording.
     fn at_returns(&self, hits: f64, stepped: f64) -> f64 {
         (hits - stepped) * self.emulated + stepped * self.stepped
@@ -50,14 +50,14 @@ impl Least {
 
 impl Bench {
     /// What is added to the calls of each library.
-    pub(super) fn programs(&self) -> Result<Vec<Line>> {
+    pub(super) fn programs(&self) -> Result<Vec<BenchLine>> {
         let least = self.least()?;
         PROGRAMS.iter().map(|whole| self.whole(whole, &least)).collect()
     }
 
-    fn least(&self) -> Result<Least> {
+    fn least(&self) -> Result<LeastTime> {
         const CALLS: f64 = 400_000.0;
-        let mut subject = Subject::start(&mut Command::new(&self.program), "loop 1 400000\n")?;
+        let mut subject = Worker::start(&mut Command::new(&self.program), "loop 1 400000\n")?;
         let sites = self.tools.sites(subject.pid(), &self.pushes())?;
         let entry: u64 = sites.first().context("failed to read the plan: no site")?.parse()?;
         // A push of one byte, which the kernel emulates, and behind it an instruction that it does not.
@@ -72,16 +72,16 @@ impl Bench {
             }
         }
         let [emulated, stepped] = hits.map(|(_, costs)| Ratios(costs).median());
-        Ok(Least { emulated, stepped })
+        Ok(LeastTime { emulated, stepped })
     }
 
-    fn whole(&self, whole: &Whole, least: &Least) -> Result<Line> {
+    fn whole(&self, whole: &Whole, least: &LeastTime) -> Result<BenchLine> {
         let mut subject = self.start(whole.program)?;
         let pid = subject.pid();
-        let all = Selection {
+        let all = BenchSelection {
             libraries: vec![whole.library.to_owned()],
             functions: whole.functions.iter().map(|&function| function.to_owned()).collect(),
-            ..Selection::default()
+            ..BenchSelection::default()
         };
         let most_called = self.most_called(&mut subject, whole.library)?;
         let file = self.tools.file(pid, &all)?;
@@ -120,7 +120,7 @@ impl Bench {
         }
         let median = |rounds| Ratios(rounds).median();
         let (entries, returns) = (median(entries), median(returns));
-        Ok(Line {
+        Ok(BenchLine {
             what: format!("added to a call of {}", whole.functions.first().unwrap_or(&whole.library)),
             unit: "µs",
             ratios: Ratios(ours),

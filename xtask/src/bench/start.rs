@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use super::figures::{Goal, Ratios};
-use super::subject::Subject;
-use super::tracer::Selection;
-use super::{Bench, Line};
+use super::subject::Worker;
+use super::tracer::BenchSelection;
+use super::{Bench, BenchLine};
 use crate::process;
 
 /// What the dynamic linker loads before anything else.
@@ -26,15 +26,15 @@ const CALM: Duration = Duration::from_secs(1);
 
 /// Seconds to attach to a selection, and to detach from it, round by round.
 #[derive(Default)]
-struct Times {
+struct AttachTimes {
     functions: u64,
     attach: Vec<f64>,
     detach: Vec<f64>,
 }
 
-impl Times {
-    fn lines(self, goal: Option<f64>) -> [Line; 2] {
-        let line = |verb: &str, seconds, remark: &str| Line {
+impl AttachTimes {
+    fn lines(self, goal: Option<f64>) -> [BenchLine; 2] {
+        let line = |verb: &str, seconds, remark: &str| BenchLine {
             what: format!("{verb} {} functions of Qt5", self.functions),
             unit: "s",
             ratios: Ratios(seconds),
@@ -50,17 +50,17 @@ impl Times {
 
 impl Bench {
     /// Attaching to very many functions, and what that does to the calls of one.
-    pub(super) fn many_functions(&self) -> Result<Vec<Line>> {
+    pub(super) fn many_functions(&self) -> Result<Vec<BenchLine>> {
         let mut command = Command::new(&self.program);
-        let mut subject = Subject::start(command.env("LD_PRELOAD", PRELOADED), "loop 1 200000\n")?;
+        let mut subject = Worker::start(command.env("LD_PRELOAD", PRELOADED), "loop 1 200000\n")?;
         let pid = subject.pid();
-        let select = |libraries: &[&str]| Selection {
+        let select = |libraries: &[&str]| BenchSelection {
             libraries: libraries.iter().map(|&name| name.to_owned()).collect(),
-            ..Selection::default()
+            ..BenchSelection::default()
         };
         let (few, many) = (select(&["exe"]), select(&["exe", "libQt5*"]));
         let mut ratios = Vec::new();
-        let (mut of_two, mut of_all) = (Times::default(), Times::default());
+        let (mut of_two, mut of_all) = (AttachTimes::default(), AttachTimes::default());
         let (mut pauses, mut pauses_before) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds {
             let untraced = subject.quickest()?;
@@ -78,10 +78,10 @@ impl Bench {
             paused.longest()?;
             sleep(CALM);
             pauses_before.push(paused.longest()?);
-            self.time(paused.child.id(), &select(&ALL), &mut Times::default())?;
+            self.time(paused.child.id(), &select(&ALL), &mut AttachTimes::default())?;
             pauses.push(paused.longest()?);
         }
-        let mut lines = vec![Line {
+        let mut lines = vec![BenchLine {
             what: "a call with all of Qt5 attached".to_owned(),
             unit: "× only its own functions attached",
             ratios: Ratios(ratios),
@@ -90,7 +90,7 @@ impl Bench {
         }];
         lines.extend(of_two.lines(Some(0.5)));
         lines.extend(of_all.lines(None));
-        lines.push(Line {
+        lines.push(BenchLine {
             what: "longest pause of a program while all of Qt5 is attached and detached".to_owned(),
             unit: "ms",
             ratios: Ratios(pauses),
@@ -105,7 +105,7 @@ impl Bench {
 
     /// Attaches and detaches once. The kernel goes on taking probes out after their program has ended, and
     /// rtrace measures what calls cost after it has begun to record.
-    fn time(&self, pid: u32, selection: &Selection, times: &mut Times) -> Result<()> {
+    fn time(&self, pid: u32, selection: &BenchSelection, times: &mut AttachTimes) -> Result<()> {
         sleep(CALM);
         let start = Instant::now();
         let attached = self.tools.rtrace(pid, selection)?;

@@ -18,7 +18,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const WORKS: u32 = 5;
 
 /// A program that reads work from its standard input and says `done` after it.
-pub struct Subject {
+pub struct Worker {
     child: Child,
     /// The process that works.
     pid: u32,
@@ -29,24 +29,24 @@ pub struct Subject {
     work: String,
 }
 
-impl Subject {
+impl Worker {
     /// Starts it, and lets it work once to be warm. `work` ends in a line break.
-    pub fn start(command: &mut Command, work: &str) -> Result<Subject> {
-        Subject::spawn(command, work, |child| Ok(child.id()))
+    pub fn start(command: &mut Command, work: &str) -> Result<Worker> {
+        Worker::spawn(command, work, |child| Ok(child.id()))
     }
 
     /// Starts a tracer that starts it: `program`, as a child of its own.
-    pub fn start_traced(tracer: &mut Command, program: &Path, work: &str) -> Result<Subject> {
-        Subject::spawn(tracer.stderr(Stdio::piped()), work, |tracer| child_with(tracer.id(), program))
+    pub fn start_traced(tracer: &mut Command, program: &Path, work: &str) -> Result<Worker> {
+        Worker::spawn(tracer.stderr(Stdio::piped()), work, |tracer| child_with(tracer.id(), program))
     }
 
-    fn spawn(command: &mut Command, work: &str, find: impl FnOnce(&Child) -> Result<u32>) -> Result<Subject> {
+    fn spawn(command: &mut Command, work: &str, find: impl FnOnce(&Child) -> Result<u32>) -> Result<Worker> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(command)))?;
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
         let pid = find(&child)?;
-        let mut subject = Subject { child, pid, input, output, work: work.to_owned() };
+        let mut subject = Worker { child, pid, input, output, work: work.to_owned() };
         subject.work()?;
         Ok(subject)
     }
@@ -100,7 +100,7 @@ impl Subject {
     }
 }
 
-impl Drop for Subject {
+impl Drop for Worker {
     fn drop(&mut self) {
         // It may have ended by itself: then there is nothing to kill.
         let _ = self.child.kill();

@@ -10,12 +10,12 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::subject::Subject;
+use super::subject::Worker;
 use crate::process;
 
 /// What is traced of a program.
 #[derive(Clone, Default)]
-pub struct Selection {
+pub struct BenchSelection {
     /// Libraries, as one names them to rtrace.
     pub libraries: Vec<String>,
     /// The file of the library that bpftrace probes.
@@ -28,7 +28,7 @@ pub struct Selection {
 
 /// What rtrace recorded.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Recorded {
+pub struct RecordedCalls {
     /// Calls in the trace.
     pub calls: u64,
     /// Calls that are known to be missing.
@@ -37,9 +37,9 @@ pub struct Recorded {
     pub bytes: u64,
 }
 
-impl Recorded {
+impl RecordedCalls {
     /// What the trace in a folder says of itself.
-    pub fn of(trace: &Path) -> Result<Recorded> {
+    pub fn of(trace: &Path) -> Result<RecordedCalls> {
         let summary = summary(trace)?;
         let count = |value: &serde_json::Value| value.as_u64().context("failed to understand the trace's summary");
         let calls = count(&summary["calls"])?;
@@ -51,7 +51,7 @@ impl Recorded {
                 bytes += entry.and_then(|entry| entry.metadata()).context("failed to look at the trace")?.len();
             }
         }
-        Ok(Recorded { calls, lost, bytes })
+        Ok(RecordedCalls { calls, lost, bytes })
     }
 }
 
@@ -83,7 +83,7 @@ pub struct Attached {
 
 impl Tools {
     /// rtrace, recording to [`Tools::trace`].
-    pub fn rtrace(&self, pid: u32, selection: &Selection) -> Result<Attached> {
+    pub fn rtrace(&self, pid: u32, selection: &BenchSelection) -> Result<Attached> {
         let mut command = self.recording("attach", selection)?;
         command.args(["-p", &pid.to_string()]);
         if !selection.options.iter().any(|option| option == "--budget") {
@@ -95,13 +95,13 @@ impl Tools {
     }
 
     /// A program of its own under rtrace, with stubs for what must be single-stepped.
-    pub fn stubs(&self, selection: &Selection, program: &Path, work: &str) -> Result<Subject> {
+    pub fn stubs(&self, selection: &BenchSelection, program: &Path, work: &str) -> Result<Worker> {
         let mut command = self.recording("run", selection)?;
-        Subject::start_traced(command.arg("--stubs").arg("--").arg(program), program, work)
+        Worker::start_traced(command.arg("--stubs").arg("--").arg(program), program, work)
     }
 
     /// A recording to [`Tools::trace`], which is empty then.
-    fn recording(&self, verb: &str, selection: &Selection) -> Result<Command> {
+    fn recording(&self, verb: &str, selection: &BenchSelection) -> Result<Command> {
         if self.trace.exists() {
             fs::remove_dir_all(&self.trace).context("failed to remove the trace before")?;
         }
@@ -118,14 +118,14 @@ impl Tools {
     }
 
     /// What rtrace has recorded, after its end.
-    pub fn recorded(&self, attached: Attached) -> Result<Recorded> {
+    pub fn recorded(&self, attached: Attached) -> Result<RecordedCalls> {
         attached.end()?;
         self.stored()
     }
 
     /// What rtrace has recorded, by what it stored at its end.
-    pub fn stored(&self) -> Result<Recorded> {
-        Recorded::of(&self.trace)
+    pub fn stored(&self) -> Result<RecordedCalls> {
+        RecordedCalls::of(&self.trace)
     }
 
     /// What the end of [`Tools::trace`] says of it.
@@ -146,7 +146,7 @@ impl Tools {
     }
 
     /// What rtrace plans for the library of a selection.
-    fn plan(&self, pid: u32, selection: &Selection) -> Result<serde_json::Value> {
+    fn plan(&self, pid: u32, selection: &BenchSelection) -> Result<serde_json::Value> {
         let mut plan = Command::new(&self.rtrace);
         plan.args(["plan", "-p", &pid.to_string(), "--format", "json"]);
         for library in &selection.libraries {
@@ -160,13 +160,13 @@ impl Tools {
     }
 
     /// The file of the library of a selection, as the process sees it.
-    pub fn file(&self, pid: u32, selection: &Selection) -> Result<PathBuf> {
+    pub fn file(&self, pid: u32, selection: &BenchSelection) -> Result<PathBuf> {
         let library = self.plan(pid, selection)?;
         Ok(library["path"].as_str().context("failed to read the plan")?.into())
     }
 
     /// The sites of rtrace's probes, as [`Tools::nothing`] takes them.
-    pub fn sites(&self, pid: u32, selection: &Selection) -> Result<Vec<String>> {
+    pub fn sites(&self, pid: u32, selection: &BenchSelection) -> Result<Vec<String>> {
         let library = self.plan(pid, selection)?;
         let functions = library["functions"].as_array().context("failed to read the plan")?;
         let mut sites = BTreeSet::new();
@@ -186,7 +186,7 @@ impl Tools {
     }
 
     /// bpftrace, counting calls and adding up times of each function.
-    pub fn bpftrace(&self, pid: u32, selection: &Selection) -> Result<Attached> {
+    pub fn bpftrace(&self, pid: u32, selection: &BenchSelection) -> Result<Attached> {
         let file = selection.file.display();
         let mut program = String::new();
         for (number, function) in selection.functions.iter().enumerate() {

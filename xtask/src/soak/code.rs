@@ -15,11 +15,11 @@ const PAGE: usize = 4096;
 
 /// Reads the code of processes and compares it with that of the files, which are read once.
 #[derive(Default)]
-pub struct Code {
+pub struct CodeReader {
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-impl Code {
+impl CodeReader {
     /// How many pages of code are not as in their files, by process. One that has ended has none.
     pub fn changed(&mut self, pids: &[u32]) -> BTreeMap<u32, usize> {
         let changes = pids.iter().map(|&pid| (pid, self.changes(pid).unwrap_or(0)));

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a server is, by shell scripts in its folder that find its port in `$PORT`.
-pub struct Kind {
+pub struct ServerKind {
     pub name: &'static str,
     /// Writes what the others need.
     setup: &'static str,
@@ -33,8 +33,8 @@ pub struct Kind {
     check: &'static str,
 }
 
-pub const KINDS: [Kind; 4] = [
-    Kind {
+pub const KINDS: [ServerKind; 4] = [
+    ServerKind {
         name: "redis",
         setup: r#"
             for i in $(seq 100); do echo "SET key$i value$i"; echo "GET key$i"; done > requests
@@ -50,7 +50,7 @@ pub const KINDS: [Kind; 4] = [
         "#,
         check: "",
     },
-    Kind {
+    ServerKind {
         name: "nginx",
         setup: r#"
             mkdir -p www temp
@@ -79,7 +79,7 @@ pub const KINDS: [Kind; 4] = [
         "#,
         check: "",
     },
-    Kind {
+    ServerKind {
         name: "postgresql",
         setup: r#"
             chown -R postgres:postgres .
@@ -104,7 +104,7 @@ pub const KINDS: [Kind; 4] = [
                 (SELECT sum(delta) FROM pgbench_history)" | grep -qx t
         "#,
     },
-    Kind {
+    ServerKind {
         name: "sshd",
         setup: r#"
             mkdir -p /run/sshd
@@ -142,14 +142,14 @@ const CERTIFICATE: &str =
     "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=soak -keyout key.pem -out cert.pem 2> /dev/null";
 
 /// A server that runs.
-pub struct Server {
+pub struct SoakServer {
     pub client: Client,
     running: Running,
 }
 
 /// Who makes requests of a server.
 pub struct Client {
-    pub kind: &'static Kind,
+    pub kind: &'static ServerKind,
     folder: PathBuf,
     port: u16,
 }
@@ -161,9 +161,9 @@ pub struct Requests {
     pub failed: u64,
 }
 
-impl Server {
+impl SoakServer {
     /// Starts it in a folder that it makes, and waits until it answers.
-    pub fn start(kind: &'static Kind, folder: PathBuf) -> Result<Server> {
+    pub fn start(kind: &'static ServerKind, folder: PathBuf) -> Result<SoakServer> {
         fs::create_dir_all(&folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
         let free = TcpListener::bind(("127.0.0.1", 0)).context("failed to find a port")?;
         let port = free.local_addr().context("failed to find a port")?.port();
@@ -181,7 +181,7 @@ impl Server {
             }
             sleep(PAUSE);
         }
-        Ok(Server { client, running })
+        Ok(SoakServer { client, running })
     }
 
     /// The process that was started.

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-use super::image::Image;
+use super::image::GuestImage;
 use super::kernels::Kernel;
-use super::verdict::Report;
+use super::verdict::GuestReport;
 use crate::process;
 
 /// Emulated, a guest runs some twenty times slower than this machine.
@@ -19,11 +19,11 @@ const TIMEOUT: &str = "60m";
 const ACCELERATOR: &str = "tcg,thread=single";
 
 /// Boots the kernel with the image and reads what comes until it ends.
-pub fn boot(kernel: &Kernel, file: &Path, image: &Image, filters: &[String]) -> Result<Report> {
+pub fn boot(kernel: &Kernel, file: &Path, image: &GuestImage, filters: &[String]) -> Result<GuestReport> {
     let mut emulator = emulator(kernel, file, image, filters);
     println!("$ {}", process::shown(&emulator));
     let mut child = emulator.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("failed to start qemu")?;
-    let mut report = Report::default();
+    let mut report = GuestReport::default();
     for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n') {
         let line = line.context("failed to read what the guest prints")?;
         let line = String::from_utf8_lossy(&line);
@@ -34,7 +34,7 @@ pub fn boot(kernel: &Kernel, file: &Path, image: &Image, filters: &[String]) -> 
     Ok(report)
 }
 
-fn emulator(kernel: &Kernel, file: &Path, image: &Image, filters: &[String]) -> Command {
+fn emulator(kernel: &Kernel, file: &Path, image: &GuestImage, filters: &[String]) -> Command {
     let messages = super::folder().join(&kernel.name).join("console.log");
     // A panic ends it, as does the guest itself.
     let mut parameters = "console=ttyS0 panic=-1 mitigations=off".to_owned();

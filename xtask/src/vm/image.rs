@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::process;
 
 /// What every guest boots with.
-pub struct Image {
+pub struct GuestImage {
     /// The archive.
     pub file: PathBuf,
     /// The rtrace binary.
@@ -20,10 +20,10 @@ pub struct Image {
     pub tests: PathBuf,
 }
 
-impl Image {
+impl GuestImage {
     /// Builds rtrace and its tests, runs those that guests will run, for they compile the programs
     /// that they trace, and packs it all.
-    pub fn build(filters: &[String]) -> Result<Image> {
+    pub fn build(filters: &[String]) -> Result<GuestImage> {
         let built = process::output(&mut process::cargo(&[
             "test",
             "--package=rtrace",
@@ -54,13 +54,13 @@ impl Image {
         process::run(Command::new("cp").arg(folder.join("vm/init")).arg(&root))?;
         let file = super::folder().join("image.cpio");
         pack(&root, &file)?;
-        Ok(Image { file, rtrace, tests })
+        Ok(GuestImage { file, rtrace, tests })
     }
 }
 
 /// One line of what cargo prints.
 #[derive(Deserialize)]
-struct Message {
+struct CargoMessage {
     executable: Option<PathBuf>,
     target: Option<CargoTarget>,
 }
@@ -71,7 +71,7 @@ struct CargoTarget {
 }
 
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
-    let mut messages = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
+    let mut messages = messages.lines().filter_map(|line| serde_json::from_str::<CargoMessage>(line).ok());
     messages.find_map(|message| message.executable.filter(|_| message.target.is_some_and(|target| target.name == name)))
 }
 

@@ -5,14 +5,14 @@ use crate::counts::Counts;
 
 /// What a guest said of itself.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct GuestReport {
     mechanism: Option<String>,
     remedies: u64,
     counts: Counts,
     finished: bool,
 }
 
-impl Report {
+impl GuestReport {
     /// Takes in a line that the guest printed.
     pub fn read(&mut self, line: &str) {
         let verdict = line.strip_prefix("rtrace works on this machine (using ");
@@ -49,7 +49,7 @@ fn shown(mechanism: Option<&str>) -> &str {
 }
 
 /// A line for each kernel.
-pub fn table(rows: &[(&Kernel, Report)]) -> String {
+pub fn table(rows: &[(&Kernel, GuestReport)]) -> String {
     let mut text = format!("{:8}{:16}{:>8}{:>8}{:>8}\n", "kernel", "mechanism", "passed", "failed", "skipped");
     for (kernel, report) in rows {
         let Counts { passed, failed, skipped } = report.counts;
@@ -69,8 +69,8 @@ mod tests {
         Kernel { name: "6.1".into(), suite: "bookworm".into(), mechanism, cpu: None }
     }
 
-    fn report(text: &str) -> Report {
-        let mut report = Report::default();
+    fn report(text: &str) -> GuestReport {
+        let mut report = GuestReport::default();
         text.lines().for_each(|line| report.read(line));
         report
     }

@@ -13,13 +13,13 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, Schema};
 use rtrace_model::{Batch, Call, CallSite, LocationId, ValueType};
 
-use super::super::format::{Form, Format};
+use super::super::format::{ExportFormat, Form};
 use super::super::remarks::remarks;
-use super::super::{ExportError, Source};
+use super::super::{Excerpt, ExportError};
 use crate::schema::{call_columns, column, measured, with_columns};
 use crate::{CallValues, Value};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "arrow",
     summary: "Arrow IPC stream: the calls as columns with names",
     extension: "arrows",
@@ -30,8 +30,8 @@ pub(super) const FORMAT: Format = Format {
     form: Form::File(write),
 };
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let columns = Columns::new(source)?;
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let columns = ArrowColumns::new(source)?;
     let mut values = source.value_reader();
     let schema = columns.encode(&Batch::default(), &[])?.schema();
     let mut stream = StreamWriter::try_new(output, &schema).map_err(failed)?;
@@ -45,8 +45,8 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
 }
 
 /// What batches have in common.
-struct Columns<'a> {
-    source: &'a Source<'a>,
+struct ArrowColumns<'a> {
+    source: &'a Excerpt<'a>,
     metadata: HashMap<String, String>,
     functions: Arc<StringArray>,
     symbols: Arc<StringArray>,
@@ -58,8 +58,8 @@ struct Columns<'a> {
     call_sites: Arc<StringArray>,
 }
 
-impl<'a> Columns<'a> {
-    fn new(source: &'a Source<'a>) -> Result<Columns<'a>, ExportError> {
+impl<'a> ArrowColumns<'a> {
+    fn new(source: &'a Excerpt<'a>) -> Result<ArrowColumns<'a>, ExportError> {
         let mut metadata: HashMap<String, String> = HashMap::new();
         for (name, text) in remarks(source)? {
             metadata.entry(format!("rtrace.{name}")).and_modify(|all| *all += &format!("\n{text}")).or_insert(text);
@@ -69,7 +69,7 @@ impl<'a> Columns<'a> {
         let threads = || locations().map(|id| source.threads.thread(id));
         let undefined = || std::iter::once("not defined");
         let texts = |texts: &mut dyn Iterator<Item = &str>| Arc::new(StringArray::from_iter_values(texts));
-        Ok(Columns {
+        Ok(ArrowColumns {
             source,
             metadata,
             functions: texts(&mut undefined().chain(ids().map(|id| source.function(id)))),

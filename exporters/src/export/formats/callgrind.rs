@@ -7,13 +7,13 @@ use std::io::{self, Write};
 
 use rtrace_model::{Reading, RegionId, escape};
 
-use super::super::format::{Form, Format};
-use super::super::paths::{Path, Paths};
+use super::super::format::{ExportFormat, Form};
+use super::super::paths::{ExportPaths, Path};
 use super::super::remarks::remarks;
-use super::super::step::Step;
-use super::super::{ExportError, Source};
+use super::super::step::PathStep;
+use super::super::{Excerpt, ExportError};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "callgrind",
     summary: "Callgrind's profile: functions with callers and callees",
     extension: "callgrind",
@@ -26,12 +26,12 @@ pub(super) const FORMAT: Format = Format {
 
 /// Sums of a function or of a pair of functions; costs are time and one for each metric.
 #[derive(Default)]
-struct Sum {
+struct CostSum {
     calls: u64,
     costs: Vec<u64>,
 }
 
-impl Sum {
+impl CostSum {
     fn add(&mut self, calls: u64, costs: impl IntoIterator<Item = u64>) {
         self.calls += calls;
         for (place, cost) in costs.into_iter().enumerate() {
@@ -43,14 +43,14 @@ impl Sum {
     }
 }
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = Paths::of_functions(source)?;
-    let mut functions: BTreeMap<RegionId, Sum> = BTreeMap::new();
-    let mut pairs: BTreeMap<(RegionId, RegionId), Sum> = BTreeMap::new();
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let paths = ExportPaths::of_functions(source)?;
+    let mut functions: BTreeMap<RegionId, CostSum> = BTreeMap::new();
+    let mut pairs: BTreeMap<(RegionId, RegionId), CostSum> = BTreeMap::new();
     for path in &paths.all {
-        let Step::Function(callee) = path.step else { continue };
+        let PathStep::Function(callee) = path.step else { continue };
         functions.entry(callee).or_default().add(path.calls(), own(path));
-        if let Some(Step::Function(caller)) = path.parent.map(|parent| paths.all[parent].step) {
+        if let Some(PathStep::Function(caller)) = path.parent.map(|parent| paths.all[parent].step) {
             pairs.entry((caller, callee)).or_default().add(path.calls(), inclusive(path));
         }
     }
@@ -89,7 +89,7 @@ fn inclusive(path: &Path) -> impl Iterator<Item = u64> {
 
 /// Says which library and function the next costs are of. Functions of one name are told apart by
 /// their library; source files are not known.
-fn position(source: &Source<'_>, output: &mut dyn Write, keys: [&str; 3], region: RegionId) -> io::Result<()> {
+fn position(source: &Excerpt<'_>, output: &mut dyn Write, keys: [&str; 3], region: RegionId) -> io::Result<()> {
     let [library_key, file_key, function_key] = keys;
     let (library, function) = (source.library_of(region), source.function(region));
     writeln!(output, "{library_key}={}\n{file_key}=???\n{function_key}={}", name(library), name(function))
@@ -104,7 +104,7 @@ fn name(name: &str) -> Cow<'_, str> {
     }
 }
 
-fn costs(output: &mut dyn Write, sum: &Sum) -> io::Result<()> {
+fn costs(output: &mut dyn Write, sum: &CostSum) -> io::Result<()> {
     write!(output, "0")?;
     for cost in &sum.costs {
         write!(output, " {cost}")?;

@@ -8,18 +8,18 @@ use std::io::{self, Write};
 
 use rtrace_model::{Event, Reading, Sample, Timestamp};
 
-use super::super::format::{Form, Format};
+use super::super::format::{ExportFormat, Form};
 use super::super::json::{self, Commas};
 use super::super::nesting::Visitor;
 use super::super::remarks::remarks;
-use super::super::samples::{self, Owner, Series};
+use super::super::samples::{self, Series, SeriesOwner};
 use super::super::spool::Measured;
 use super::super::step::BELOW;
-use super::super::threads::Thread;
-use super::super::values::{self, Json, Part};
-use super::super::{ExportError, Source};
+use super::super::threads::ThreadLifetime;
+use super::super::values::{self, Json, ValuePart};
+use super::super::{Excerpt, ExportError};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "chrome",
     summary: "Chrome's JSON trace events: a timeline",
     extension: "trace.json",
@@ -31,12 +31,12 @@ pub(super) const FORMAT: Format = Format {
     form: Form::File(write),
 };
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let remarks = remarks(source)?;
     let remarks = json::object(remarks.iter().map(|(name, text)| (*name, text.as_str())));
     write!(output, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{remarks},\"traceEvents\":[")?;
     let nested = source.nested_with_values()?;
-    let mut events = Events { source, output, commas: Commas::default(), thread: None };
+    let mut events = ChromeEvents { source, output, commas: Commas::default(), thread: None };
     for location in nested.locations() {
         let thread = source.threads.thread(location);
         events.thread(thread)?;
@@ -53,16 +53,16 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     Ok(())
 }
 
-struct Events<'a> {
-    source: &'a Source<'a>,
+struct ChromeEvents<'a> {
+    source: &'a Excerpt<'a>,
     output: &'a mut dyn Write,
     commas: Commas,
-    thread: Option<&'a Thread>,
+    thread: Option<&'a ThreadLifetime>,
 }
 
-impl<'a> Events<'a> {
+impl<'a> ChromeEvents<'a> {
     /// Begins a thread: its names come before its calls.
-    fn thread(&mut self, thread: &'a Thread) -> io::Result<()> {
+    fn thread(&mut self, thread: &'a ThreadLifetime) -> io::Result<()> {
         let program = self.source.threads.program(thread);
         self.thread = Some(thread);
         for (kind, name) in [("process_name", &program.name), ("thread_name", &thread.name)] {
@@ -92,16 +92,16 @@ impl<'a> Events<'a> {
     }
 }
 
-impl Events<'_> {
+impl ChromeEvents<'_> {
     /// A value of a counter; viewers tell counters apart by process, name and id.
     fn sample(&mut self, series: &Series, sample: &Sample) -> io::Result<()> {
         self.commas.next(self.output)?;
         let metric = &self.source.sampled_metrics()[series.metric()];
         let (threads, instance) = (&self.source.threads, series.instance());
         let (pid, id) = match series.owner {
-            Owner::Thread(location) => (threads.program(threads.thread(location)).number, instance),
-            Owner::Program(program) => (threads.programs[program].number, 0),
-            Owner::Socket(_) | Owner::Node => (0, instance),
+            SeriesOwner::Thread(location) => (threads.program(threads.thread(location)).number, instance),
+            SeriesOwner::Program(program) => (threads.programs[program].number, 0),
+            SeriesOwner::Socket(_) | SeriesOwner::Node => (0, instance),
         };
         let (name, unit) = (json::text(&metric.name), json::text(&samples::unit(metric)));
         let (at, value) = (micros(self.source.offset(sample.time)), serde_json::Value::from(sample.value));
@@ -112,7 +112,7 @@ impl Events<'_> {
     }
 }
 
-impl Visitor for Events<'_> {
+impl Visitor for ChromeEvents<'_> {
     fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
         let (call, source) = (&measured.call, self.source);
         let thread = source.threads.thread(call.location);
@@ -137,7 +137,7 @@ impl Visitor for Events<'_> {
             write!(self.output, ",{}:{inclusive}", json::text(&metric.name))?;
         }
         if let Some(values) = &measured.values {
-            for (name, part) in [("args", Part::Argument), ("out", Part::Out)] {
+            for (name, part) in [("args", ValuePart::Argument), ("out", ValuePart::Out)] {
                 if let Some(object) = values::object(values, part) {
                     write!(self.output, ",\"{name}\":{}", object.text())?;
                 }

@@ -4,12 +4,12 @@ use std::io::Write;
 
 use rtrace_model::csv_field as field;
 
-use super::super::format::{Form, Format};
+use super::super::format::{ExportFormat, Form};
 use super::super::step::BELOW;
 use super::super::values;
-use super::super::{ExportError, Source};
+use super::super::{Excerpt, ExportError};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "csv",
     summary: "Comma-separated values: a line per call",
     extension: "csv",
@@ -20,7 +20,7 @@ pub(super) const FORMAT: Format = Format {
     form: Form::File(write),
 };
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let header = "pid,process,tid,thread,location,call,parent,depth,library,function,symbol,\
                   start_ns,duration_ns,child_ns,ending,call_site";
     write!(output, "{header}")?;

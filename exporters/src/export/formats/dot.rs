@@ -6,13 +6,13 @@ use std::io::Write;
 
 use rtrace_model::{RegionId, counted, escape};
 
-use super::super::format::{Form, Format};
-use super::super::paths::{Paths, readable, remarkable};
+use super::super::format::{ExportFormat, Form};
+use super::super::paths::{ExportPaths, readable, remarkable};
 use super::super::remarks::remarks;
-use super::super::step::Step;
-use super::super::{ExportError, Source};
+use super::super::step::PathStep;
+use super::super::{Excerpt, ExportError};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "dot",
     summary: "Graphviz: the graph of callers and callees",
     extension: "dot",
@@ -31,15 +31,15 @@ struct Sum {
     exclusive: u64,
 }
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = Paths::of_functions(source)?;
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let paths = ExportPaths::of_functions(source)?;
     let mut nodes: BTreeMap<RegionId, Sum> = BTreeMap::new();
     let mut edges: BTreeMap<(RegionId, RegionId), Sum> = BTreeMap::new();
     for path in &paths.all {
-        let Step::Function(callee) = path.step else { continue };
+        let PathStep::Function(callee) = path.step else { continue };
         let caller = path.parent.map(|parent| paths.all[parent].step);
         let edge = match caller {
-            Some(Step::Function(caller)) => Some(edges.entry((caller, callee)).or_default()),
+            Some(PathStep::Function(caller)) => Some(edges.entry((caller, callee)).or_default()),
             _ => None,
         };
         for sum in edge.into_iter().chain([nodes.entry(callee).or_default()]) {

@@ -10,15 +10,15 @@ use std::io::{self, Write};
 use rtrace_model::escape;
 
 use self::arrangement::{Loop, arranged};
-use super::super::flow::{Edge, Flow, Flows, Place};
-use super::super::format::{Form, Format};
-use super::super::step::Step;
+use super::super::flow::{Edge, EdgeEnd, EventFlow, Flows};
+use super::super::format::{ExportFormat, Form};
+use super::super::step::PathStep;
 use super::super::variety::Varieties;
-use super::super::{ExportError, Source};
+use super::super::{Excerpt, ExportError};
 
 mod arrangement;
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "event-flow-code",
     summary: "Event-flow graph as C-like text: the program's loops",
     extension: "flow.c",
@@ -29,10 +29,10 @@ pub(super) const FORMAT: Format = Format {
     form: Form::File(write),
 };
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    for Flows { flow, threads, values } in &Flow::collect(source)? {
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    for Flows { flow, threads, values } in &EventFlow::collect(source)? {
         for &location in threads {
-            writeln!(output, "// {}", escape(&source.step(Step::Thread(location))))?;
+            writeln!(output, "// {}", escape(&source.step(PathStep::Thread(location))))?;
         }
         let mut callees: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
         for (place, node) in flow.nodes.iter().enumerate() {
@@ -40,10 +40,10 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
         }
         let mut entered = vec![Entered::Never; flow.nodes.len()];
         for (&(_, to), &edge) in &flow.edges {
-            let Place::Call(node) = to else { continue };
+            let EdgeEnd::Call(node) = to else { continue };
             entered[node] = if entered[node] == Entered::Never { Entered::By(edge) } else { Entered::InSeveralWays };
         }
-        let mut code = Code { source, flow, values, callees, entered, output: &mut *output };
+        let mut code = CodeWriter { source, flow, values, callees, entered, output: &mut *output };
         code.body(None, 1, Scope { indent: 0, loops: 0 })?;
         writeln!(output)?;
     }
@@ -72,9 +72,9 @@ enum Entered {
     InSeveralWays,
 }
 
-struct Code<'a> {
-    source: &'a Source<'a>,
-    flow: &'a Flow,
+struct CodeWriter<'a> {
+    source: &'a Excerpt<'a>,
+    flow: &'a EventFlow,
     values: &'a [Varieties],
     callees: HashMap<Option<usize>, Vec<usize>>,
     /// Of each node.
@@ -82,7 +82,7 @@ struct Code<'a> {
     output: &'a mut dyn Write,
 }
 
-impl Code<'_> {
+impl CodeWriter<'_> {
     /// What a caller does that is executed so many times.
     fn body(&mut self, caller: Option<usize>, executions: u64, scope: Scope) -> io::Result<()> {
         let Some(callees) = self.callees.remove(&caller) else { return Ok(()) };

@@ -14,17 +14,17 @@ use flate2::write::GzEncoder;
 use rtrace_model::{LocationId, Timestamp};
 use serde_json::json;
 
-use super::super::format::{Form, Format};
+use super::super::format::{ExportFormat, Form};
 use super::super::json;
 use super::super::nesting::Visitor;
-use super::super::paths::{Path, Paths};
+use super::super::paths::{ExportPaths, Path};
 use super::super::remarks::remarks;
 use super::super::source::Nested;
 use super::super::spool::Measured;
-use super::super::step::Step;
-use super::super::{ExportError, Source};
+use super::super::step::PathStep;
+use super::super::{Excerpt, ExportError};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "firefox",
     summary: "Firefox profiler: timeline, call tree and flame graph",
     extension: "firefox.json.gz",
@@ -38,7 +38,7 @@ pub(super) const FORMAT: Format = Format {
 /// Version of the format.
 const VERSION: u32 = 48;
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let mut output = GzEncoder::new(output, Compression::fast());
     let remarks = remarks(source)?;
     let header = source.header();
@@ -74,7 +74,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
 }
 
 fn thread(
-    source: &Source<'_>,
+    source: &Excerpt<'_>,
     nested: &Nested<'_>,
     location: LocationId,
     output: &mut dyn Write,
@@ -99,32 +99,32 @@ fn thread(
         "nativeSymbols": { "length": 0, "libIndex": [], "address": [], "name": [], "functionSize": [] },
     });
     let about = about.to_string();
-    let mut samples = Samples {
+    let mut samples = FirefoxSamples {
         source,
-        column: Column::Stack,
+        column: JsonList::Stack,
         output,
-        paths: Paths::default(),
+        paths: ExportPaths::default(),
         open: Vec::new(),
         waits: None,
         written: 0,
     };
     write!(samples.output, "{},\"samples\":{{\"weightType\":\"tracing-ms\",\"stack\":[", &about[..about.len() - 1])?;
     samples.visit(nested, location)?;
-    for (column, name) in [(Column::Time, "time"), (Column::Weight, "weight")] {
+    for (column, name) in [(JsonList::Time, "time"), (JsonList::Weight, "weight")] {
         write!(samples.output, "],\"{name}\":[")?;
         samples.column = column;
         samples.visit(nested, location)?;
     }
-    let Samples { output, paths, written, .. } = samples;
+    let FirefoxSamples { output, paths, written, .. } = samples;
     write!(output, "],\"length\":{written}}}")?;
     tables(source, &paths, output)?;
     Ok(())
 }
 
 /// Stacks, frames, functions and texts of a thread. A stack is a call path, a frame a function.
-fn tables(source: &Source<'_>, paths: &Paths, output: &mut dyn Write) -> io::Result<()> {
-    let mut functions: Vec<Step> = Vec::new();
-    let mut places: HashMap<Step, usize> = HashMap::new();
+fn tables(source: &Excerpt<'_>, paths: &ExportPaths, output: &mut dyn Write) -> io::Result<()> {
+    let mut functions: Vec<PathStep> = Vec::new();
+    let mut places: HashMap<PathStep, usize> = HashMap::new();
     let place = |path: &Path| {
         *places.entry(path.step).or_insert_with(|| {
             functions.push(path.step);
@@ -136,8 +136,8 @@ fn tables(source: &Source<'_>, paths: &Paths, output: &mut dyn Write) -> io::Res
     let prefixes: Vec<Option<usize>> = paths.all.iter().map(|path| path.parent).collect();
     let numbers: Vec<usize> = (0..count).collect();
     // Names of functions, then those of their libraries.
-    let library = |step: &Step| match *step {
-        Step::Function(region) => source.library_of(region).to_owned(),
+    let library = |step: &PathStep| match *step {
+        PathStep::Function(region) => source.library_of(region).to_owned(),
         _ => "not traced".to_owned(),
     };
     let names = functions.iter().map(|&step| source.step(step));
@@ -160,17 +160,17 @@ fn tables(source: &Source<'_>, paths: &Paths, output: &mut dyn Write) -> io::Res
 
 /// The list that is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Column {
+enum JsonList {
     Stack,
     Time,
     Weight,
 }
 
-struct Samples<'a> {
-    source: &'a Source<'a>,
-    column: Column,
+struct FirefoxSamples<'a> {
+    source: &'a Excerpt<'a>,
+    column: JsonList,
     output: &'a mut dyn Write,
-    paths: Paths,
+    paths: ExportPaths,
     /// The paths of the open calls, each with whether it was timed.
     open: Vec<(usize, bool)>,
     /// The latest change of the stack: a sample once time has passed.
@@ -178,7 +178,7 @@ struct Samples<'a> {
     written: u64,
 }
 
-impl Samples<'_> {
+impl FirefoxSamples<'_> {
     fn visit(&mut self, nested: &Nested<'_>, location: LocationId) -> Result<(), ExportError> {
         self.written = 0;
         self.waits = None;
@@ -205,16 +205,16 @@ impl Samples<'_> {
         }
         self.written += 1;
         match (self.column, stack) {
-            (Column::Stack, Some(stack)) => write!(self.output, "{stack}"),
-            (Column::Stack, None) => write!(self.output, "null"),
-            (Column::Time, _) => write!(self.output, "{}", millis(self.source.offset(time))),
-            (Column::Weight, Some(_)) => write!(self.output, "{}", millis(until.since(time))),
-            (Column::Weight, None) => write!(self.output, "0"),
+            (JsonList::Stack, Some(stack)) => write!(self.output, "{stack}"),
+            (JsonList::Stack, None) => write!(self.output, "null"),
+            (JsonList::Time, _) => write!(self.output, "{}", millis(self.source.offset(time))),
+            (JsonList::Weight, Some(_)) => write!(self.output, "{}", millis(until.since(time))),
+            (JsonList::Weight, None) => write!(self.output, "0"),
         }
     }
 }
 
-impl Visitor for Samples<'_> {
+impl Visitor for FirefoxSamples<'_> {
     fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
         let parent = self.open.last().map(|&(path, _)| path);
         let path = self.paths.place_call(parent, self.source.led_to(&measured.call), &measured.call);

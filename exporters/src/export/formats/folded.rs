@@ -5,12 +5,12 @@ use std::io::Write;
 
 use rtrace_model::escape;
 
-use super::super::format::{Form, Format};
-use super::super::paths::Paths;
-use super::super::step::Step;
-use super::super::{ExportError, Source};
+use super::super::format::{ExportFormat, Form};
+use super::super::paths::ExportPaths;
+use super::super::step::PathStep;
+use super::super::{Excerpt, ExportError};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "folded",
     summary: "Folded stacks: call paths with their own time",
     extension: "folded",
@@ -21,8 +21,8 @@ pub(super) const FORMAT: Format = Format {
     form: Form::File(write),
 };
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = Paths::of_threads(source)?;
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let paths = ExportPaths::of_threads(source)?;
     for place in 0..paths.all.len() {
         if paths.all[place].exclusive == 0 {
             continue;
@@ -36,6 +36,6 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
 }
 
 /// The name of a step, without what separates steps.
-fn step(source: &Source<'_>, step: Step) -> String {
+fn step(source: &Excerpt<'_>, step: PathStep) -> String {
     escape(&source.step(step)).replace(';', ":")
 }

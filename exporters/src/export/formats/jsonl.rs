@@ -8,14 +8,14 @@ use rtrace_model::{Call, Event, Reading};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::format::{Form, Format};
+use super::super::format::{ExportFormat, Form};
 use super::super::json;
 use super::super::remarks::remarks;
-use super::super::values::{self, Json, Object, Part};
-use super::super::{ExportError, Source};
+use super::super::values::{self, Json, Object, ValuePart};
+use super::super::{Excerpt, ExportError};
 use crate::CallValues;
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "jsonl",
     summary: "JSON lines: an object per call and per event",
     extension: "jsonl",
@@ -30,7 +30,7 @@ pub(super) const FORMAT: Format = Format {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
-enum Line<'a> {
+enum CallLine<'a> {
     Recording {
         remarks: Value,
     },
@@ -72,17 +72,17 @@ enum Line<'a> {
     },
 }
 
-impl Line<'_> {
+impl CallLine<'_> {
     fn write(&self, output: &mut dyn Write) -> io::Result<()> {
         serde_json::to_writer(&mut *output, self)?;
         output.write_all(b"\n")
     }
 }
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let remarks = remarks(source)?;
     let remarks = json::object(remarks.iter().map(|(name, text)| (*name, text.as_str())));
-    Line::Recording { remarks }.write(output)?;
+    CallLine::Recording { remarks }.write(output)?;
     let mut values = source.value_reader();
     for batch in source.batches() {
         let batch = batch?;
@@ -93,20 +93,25 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     }
     for events in source.events() {
         for Event { time, pid, tid, kind } in events? {
-            Line::Event { time_ns: time.0, pid, tid, detail: &kind }.write(output)?;
+            CallLine::Event { time_ns: time.0, pid, tid, detail: &kind }.write(output)?;
         }
     }
     Ok(())
 }
 
-fn line<'a>(source: &'a Source<'_>, call: &Call, readings: &[Reading], values: Option<&'a CallValues>) -> Line<'a> {
+fn line<'a>(
+    source: &'a Excerpt<'_>,
+    call: &Call,
+    readings: &[Reading],
+    values: Option<&'a CallValues>,
+) -> CallLine<'a> {
     let thread = source.threads.thread(call.location);
     let program = source.threads.program(thread);
     let counters = source.call_metrics().iter().zip(readings).map(|(metric, reading)| {
         let reading = serde_json::json!({ "inclusive": reading.inclusive, "child": reading.child });
         (metric.name.clone(), reading)
     });
-    Line::Call {
+    CallLine::Call {
         process: &program.name,
         pid: program.pid,
         thread: &thread.name,
@@ -125,8 +130,8 @@ fn line<'a>(source: &'a Source<'_>, call: &Call, readings: &[Reading], values: O
         call_site: source.call_site_of(call),
         context: source.context_of(call),
         counters: counters.collect(),
-        args: values.and_then(|values| values::object(values, Part::Argument)),
+        args: values.and_then(|values| values::object(values, ValuePart::Argument)),
         result: values.and_then(values::result).map(Json),
-        out: values.and_then(|values| values::object(values, Part::Out)),
+        out: values.and_then(|values| values::object(values, ValuePart::Out)),
     }
 }

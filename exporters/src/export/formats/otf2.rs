@@ -20,17 +20,17 @@ use std::path::Path;
 
 use rtrace_model::{Ending, Metric, Timestamp};
 
-use super::super::format::{Form, Format};
+use super::super::format::{ExportFormat, Form};
 use super::super::nesting::Visitor;
 use super::super::spool::Measured;
 use super::super::values::plain;
-use super::super::{ExportError, Source};
+use super::super::{Excerpt, ExportError};
 use crate::{CallValues, Value};
 use definitions::{ENDING, ending_string};
-use encoding::{Chunks, ENTER, LEAVE, METRIC, PARAMETER_INT, PARAMETER_STRING, Record};
+use encoding::{Chunks, ENTER, LEAVE, METRIC, OtfRecord, PARAMETER_INT, PARAMETER_STRING};
 use gathered::{Gathered, METRICS};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "otf2",
     summary: "OTF2 archive: a directory for Vampir and Score-P's tools",
     extension: "otf2",
@@ -49,7 +49,7 @@ const TYPE_UINT64: u8 = 4;
 const TYPE_DOUBLE: u8 = 10;
 const TYPE_STRING: u8 = 11;
 
-fn write(source: &Source<'_>, directory: &Path) -> Result<(), ExportError> {
+fn write(source: &Excerpt<'_>, directory: &Path) -> Result<(), ExportError> {
     let streams = directory.join("traces");
     std::fs::create_dir(&streams)?;
     let mut gathered = Gathered::new();
@@ -57,7 +57,7 @@ fn write(source: &Source<'_>, directory: &Path) -> Result<(), ExportError> {
     for location in nested.locations() {
         let file = Chunks::create(&streams.join(format!("{}.evt", location.0)), encoding::EVENT_CHUNK)?;
         let (open, counters) = (Vec::new(), vec![0; metrics(source).len()]);
-        let mut events = Events { file, gathered: &mut gathered, counters, open, record: Record::default() };
+        let mut events = OtfEvents { file, gathered: &mut gathered, counters, open, record: OtfRecord::default() };
         nested.visit(location, &mut events)?;
         let written = events.file.finish()?;
         gathered.locations.push((location, written));
@@ -76,29 +76,29 @@ fn local_definitions(streams: &Path, location: u64) -> std::io::Result<()> {
 }
 
 /// The metrics of calls that the archive has: a class holds 255.
-fn metrics<'a>(source: &'a Source<'_>) -> &'a [Metric] {
+fn metrics<'a>(source: &'a Excerpt<'_>) -> &'a [Metric] {
     let metrics = source.call_metrics();
     &metrics[..metrics.len().min(usize::from(u8::MAX))]
 }
 
 /// The event stream of one location.
-struct Events<'a> {
+struct OtfEvents<'a> {
     file: Chunks,
     gathered: &'a mut Gathered,
     /// The metrics' values so far.
     counters: Vec<u64>,
-    open: Vec<Open>,
-    record: Record,
+    open: Vec<OpenOtfCall>,
+    record: OtfRecord,
 }
 
 /// An open call.
-struct Open {
+struct OpenOtfCall {
     path: usize,
     /// The metrics' values at its enter.
     counters: Box<[u64]>,
 }
 
-impl Events<'_> {
+impl OtfEvents<'_> {
     /// Writes the values of all metrics; the enter or leave that they belong to follows.
     fn metrics(&mut self, time: Timestamp) -> std::io::Result<()> {
         if self.counters.is_empty() {
@@ -147,17 +147,17 @@ impl Events<'_> {
         if kind == ENTER || ending == Ending::Returned {
             return self.file.event(time, kind, &self.record, None);
         }
-        let mut attributes = Record::default();
+        let mut attributes = OtfRecord::default();
         attributes.int(1).int(ENDING).byte(TYPE_STRING).int(ending_string(ending));
         self.file.event(time, kind, &self.record, Some((ATTRIBUTE_LIST, &attributes)))
     }
 }
 
-impl Visitor for Events<'_> {
+impl Visitor for OtfEvents<'_> {
     fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
         let Measured { call, values, .. } = measured;
         let path = self.gathered.path(self.open.last().map(|open| open.path), call.region);
-        self.open.push(Open { path, counters: self.counters.as_slice().into() });
+        self.open.push(OpenOtfCall { path, counters: self.counters.as_slice().into() });
         self.gathered.at(time);
         self.metrics(time)?;
         let region = self.gathered.region(call.region);

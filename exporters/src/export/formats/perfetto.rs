@@ -9,19 +9,19 @@ use std::io::{self, Write};
 
 use rtrace_model::{Ending, Event, RegionId, Timestamp};
 
-use super::super::format::{Form, Format};
+use super::super::format::{ExportFormat, Form};
 use super::super::nesting::Visitor;
 use super::super::protobuf::Message;
 use super::super::remarks::remarks;
-use super::super::samples::{self, Owner};
+use super::super::samples::{self, SeriesOwner};
 use super::super::spool::Measured;
 use super::super::step::BELOW;
-use super::super::threads::Thread;
-use super::super::values::Part;
-use super::super::{ExportError, Source};
+use super::super::threads::ThreadLifetime;
+use super::super::values::ValuePart;
+use super::super::{Excerpt, ExportError};
 use crate::CallValues;
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "perfetto",
     summary: "Perfetto's trace: a timeline, and SQL over it",
     extension: "pftrace",
@@ -116,7 +116,7 @@ const NEEDS_STATE: u64 = 2;
 /// The sequence and the track of what concerns the recording as a whole.
 const WHOLE: u64 = 1;
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let mut packets = Packets { output, packet: Message::new() };
     whole(source, &mut packets)?;
     let nested = source.nested_with_values()?;
@@ -137,7 +137,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
         let thread = source.threads.thread(location);
         begin_thread(source, thread, sequence, &mut packets)?;
         let (named, event) = (HashSet::new(), Message::new());
-        nested.visit(location, &mut Events { source, packets: &mut packets, sequence, named, event })?;
+        nested.visit(location, &mut SliceEvents { source, packets: &mut packets, sequence, named, event })?;
     }
     counters(source, &mut packets)
 }
@@ -178,7 +178,7 @@ impl Packets<'_> {
 }
 
 /// Clocks, remarks and events.
-fn whole(source: &Source<'_>, packets: &mut Packets<'_>) -> Result<(), ExportError> {
+fn whole(source: &Excerpt<'_>, packets: &mut Packets<'_>) -> Result<(), ExportError> {
     let begin = source.header().begin;
     let mut snapshot = Message::new();
     for (id, time) in [(MONOTONIC, begin.monotonic.0), (REALTIME, begin.realtime_ns)] {
@@ -198,7 +198,7 @@ fn whole(source: &Source<'_>, packets: &mut Packets<'_>) -> Result<(), ExportErr
     let mut remark = Message::new();
     remark.int(field::event::TYPE, INSTANT).text(field::event::NAME, "recording");
     for (name, text) in remarks(source)? {
-        annotate(&mut remark, name, Value::Text(&text));
+        annotate(&mut remark, name, Annotation::Text(&text));
     }
     packets.event(WHOLE, begin.monotonic, &remark)?;
     for events in source.events() {
@@ -214,10 +214,10 @@ fn described(event: &Event) -> Result<Message, ExportError> {
     let mut message = Message::new();
     message.int(field::event::TYPE, INSTANT).text(field::event::NAME, event.kind.name());
     let detail = serde_json::to_string(&event.kind).map_err(std::io::Error::from)?;
-    annotate(&mut message, "detail", Value::Text(&detail));
+    annotate(&mut message, "detail", Annotation::Text(&detail));
     for (name, id) in [("pid", event.pid), ("tid", event.tid)] {
         if let Some(id) = id {
-            annotate(&mut message, name, Value::Int(id.into()));
+            annotate(&mut message, name, Annotation::Int(id.into()));
         }
     }
     Ok(message)
@@ -225,8 +225,8 @@ fn described(event: &Event) -> Result<Message, ExportError> {
 
 /// Names the thread's track, and says what holds for all packets of its sequence.
 fn begin_thread(
-    source: &Source<'_>,
-    thread: &Thread,
+    source: &Excerpt<'_>,
+    thread: &ThreadLifetime,
     sequence: u64,
     packets: &mut Packets<'_>,
 ) -> Result<(), ExportError> {
@@ -255,14 +255,14 @@ fn series_track(place: usize) -> u64 {
 }
 
 /// A track for each series of samples.
-fn counters(source: &Source<'_>, packets: &mut Packets<'_>) -> Result<(), ExportError> {
+fn counters(source: &Excerpt<'_>, packets: &mut Packets<'_>) -> Result<(), ExportError> {
     let all = samples::series(source)?;
     for (place, series) in all.iter().enumerate() {
         let metric = &source.sampled_metrics()[series.metric()];
         let parent = match series.owner {
-            Owner::Thread(location) => program_track(source.threads.thread(location).program),
-            Owner::Program(program) => program_track(program),
-            Owner::Socket(_) | Owner::Node => WHOLE,
+            SeriesOwner::Thread(location) => program_track(source.threads.thread(location).program),
+            SeriesOwner::Program(program) => program_track(program),
+            SeriesOwner::Socket(_) | SeriesOwner::Node => WHOLE,
         };
         let (mut counter, mut track) = (Message::new(), Message::new());
         counter.text(field::track::COUNTER_UNIT, &samples::unit(metric));
@@ -279,7 +279,7 @@ fn counters(source: &Source<'_>, packets: &mut Packets<'_>) -> Result<(), Export
     })
 }
 
-enum Value<'a> {
+enum Annotation<'a> {
     True,
     Int(u64),
     Signed(i64),
@@ -288,37 +288,37 @@ enum Value<'a> {
     Text(&'a str),
 }
 
-fn annotate(event: &mut Message, name: &str, value: Value<'_>) {
+fn annotate(event: &mut Message, name: &str, value: Annotation<'_>) {
     event.message(field::event::ANNOTATION, &annotation(name, value));
 }
 
-fn annotation(name: &str, value: Value<'_>) -> Message {
+fn annotation(name: &str, value: Annotation<'_>) -> Message {
     let mut annotation = Message::new();
     annotation.text(field::event::ANNOTATION_NAME, name);
     match value {
-        Value::True => annotation.int(field::event::ANNOTATION_BOOL, 1),
-        Value::Int(value) => annotation.int(field::event::ANNOTATION_UINT, value),
-        Value::Signed(value) => annotation.int(field::event::ANNOTATION_INT, value.cast_unsigned()),
-        Value::Double(value) => annotation.double(field::event::ANNOTATION_DOUBLE, value),
-        Value::Pointer(value) => annotation.int(field::event::ANNOTATION_POINTER, value),
-        Value::Text(text) => annotation.text(field::event::ANNOTATION_TEXT, text),
+        Annotation::True => annotation.int(field::event::ANNOTATION_BOOL, 1),
+        Annotation::Int(value) => annotation.int(field::event::ANNOTATION_UINT, value),
+        Annotation::Signed(value) => annotation.int(field::event::ANNOTATION_INT, value.cast_unsigned()),
+        Annotation::Double(value) => annotation.double(field::event::ANNOTATION_DOUBLE, value),
+        Annotation::Pointer(value) => annotation.int(field::event::ANNOTATION_POINTER, value),
+        Annotation::Text(text) => annotation.text(field::event::ANNOTATION_TEXT, text),
     };
     annotation
 }
 
 /// The values of a part of a call, as a dictionary; a result stands for itself. Those that are not known are left out.
-fn annotate_values(event: &mut Message, values: &CallValues, part: Part) {
+fn annotate_values(event: &mut Message, values: &CallValues, part: ValuePart) {
     let mut entries = Message::new();
-    for (column, value) in values.iter().filter(|(column, _)| Part::of(column) == part) {
+    for (column, value) in values.iter().filter(|(column, _)| ValuePart::of(column) == part) {
         let Some(value) = value else { continue };
         let value = match value {
-            crate::Value::Integer(value) if column.is_address() => Value::Pointer(value.cast_unsigned()),
-            crate::Value::Integer(value) => Value::Signed(*value),
-            crate::Value::Float(value) => Value::Double(*value),
-            crate::Value::Text(text) => Value::Text(text),
+            crate::Value::Integer(value) if column.is_address() => Annotation::Pointer(value.cast_unsigned()),
+            crate::Value::Integer(value) => Annotation::Signed(*value),
+            crate::Value::Float(value) => Annotation::Double(*value),
+            crate::Value::Text(text) => Annotation::Text(text),
         };
         match part {
-            Part::Result => annotate(event, &column.name, value),
+            ValuePart::Result => annotate(event, &column.name, value),
             _ => _ = entries.message(field::event::ANNOTATION_ENTRIES, &annotation(&column.name, value)),
         }
     }
@@ -329,8 +329,8 @@ fn annotate_values(event: &mut Message, values: &CallValues, part: Part) {
 }
 
 /// Enters and exits of one thread.
-struct Events<'a, 'o> {
-    source: &'a Source<'a>,
+struct SliceEvents<'a, 'o> {
+    source: &'a Excerpt<'a>,
     packets: &'a mut Packets<'o>,
     sequence: u64,
     /// Functions that the sequence has names for already; a name's number is its region's id + 1.
@@ -338,7 +338,7 @@ struct Events<'a, 'o> {
     event: Message,
 }
 
-impl Events<'_, '_> {
+impl SliceEvents<'_, '_> {
     /// Names a function where it is first called.
     fn name(&mut self, region: RegionId) {
         if !self.named.insert(region) {
@@ -368,7 +368,7 @@ fn iid(region: RegionId) -> u64 {
     u64::from(region.0) + 1
 }
 
-impl Visitor for Events<'_, '_> {
+impl Visitor for SliceEvents<'_, '_> {
     fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
         let Measured { call, values, .. } = measured;
         self.name(call.region);
@@ -376,14 +376,14 @@ impl Visitor for Events<'_, '_> {
         self.event.int(field::event::TYPE, kind);
         self.event.int(field::event::CATEGORY_IIDS, iid(call.region)).int(field::event::NAME_IID, iid(call.region));
         if !call.is_timed() {
-            annotate(&mut self.event, "ending", Value::Text(call.ending.name()));
-            annotate(&mut self.event, "untimed", Value::True);
+            annotate(&mut self.event, "ending", Annotation::Text(call.ending.name()));
+            annotate(&mut self.event, "untimed", Annotation::True);
         }
         if let Some(context) = self.source.context_of(call) {
-            annotate(&mut self.event, "context", Value::Text(&context.join(BELOW)));
+            annotate(&mut self.event, "context", Annotation::Text(&context.join(BELOW)));
         }
         if let Some(values) = values {
-            annotate_values(&mut self.event, values, Part::Argument);
+            annotate_values(&mut self.event, values, ValuePart::Argument);
         }
         self.emit(time)
     }
@@ -394,13 +394,13 @@ impl Visitor for Events<'_, '_> {
         }
         self.event.int(field::event::TYPE, SLICE_END);
         if call.ending != Ending::Returned {
-            annotate(&mut self.event, "ending", Value::Text(call.ending.name()));
+            annotate(&mut self.event, "ending", Annotation::Text(call.ending.name()));
         }
         for (metric, reading) in self.source.call_metrics().iter().zip(readings) {
-            annotate(&mut self.event, &metric.name, Value::Int(reading.inclusive));
+            annotate(&mut self.event, &metric.name, Annotation::Int(reading.inclusive));
         }
         if let Some(values) = values {
-            for part in [Part::Result, Part::Out] {
+            for part in [ValuePart::Result, ValuePart::Out] {
                 annotate_values(&mut self.event, values, part);
             }
         }

@@ -8,15 +8,15 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rtrace_model::{LibraryId, RegionId};
 
-use super::super::format::{Form, Format};
-use super::super::paths::{Path, Paths};
+use super::super::format::{ExportFormat, Form};
+use super::super::paths::{ExportPaths, Path};
 use super::super::protobuf::Message;
 use super::super::remarks::remarks;
-use super::super::step::Step;
-use super::super::{ExportError, Source};
+use super::super::step::PathStep;
+use super::super::{Excerpt, ExportError};
 use crate::{Costs, UntracedId};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "pprof",
     summary: "pprof's profile: call paths with calls and own time",
     extension: "pb.gz",
@@ -66,8 +66,8 @@ mod field {
     pub const FUNCTION_FILE: u64 = 4;
 }
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = Paths::of_threads(source)?;
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let paths = ExportPaths::of_threads(source)?;
     let mut profile = Profile {
         source,
         is_corrected: Costs::of(source).is_some(),
@@ -87,15 +87,15 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     let mut regions = BTreeMap::new();
     for (place, path) in paths.all.iter().enumerate() {
         match path.step {
-            Step::Function(region) => {
+            PathStep::Function(region) => {
                 let library = source.region(region).map(|region| region.library);
                 regions.insert(region, library);
                 if path.calls() > 0 {
                     profile.sample(&paths, place, path);
                 }
             }
-            Step::Untraced(function) => profile.untraced(function),
-            Step::Program(_) | Step::Thread(_) => {}
+            PathStep::Untraced(function) => profile.untraced(function),
+            PathStep::Program(_) | PathStep::Thread(_) => {}
         }
     }
     profile.definitions(&regions);
@@ -117,7 +117,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
 
 /// A profile under construction.
 struct Profile<'a> {
-    source: &'a Source<'a>,
+    source: &'a Excerpt<'a>,
     /// Whether it is known what tracing took.
     is_corrected: bool,
     texts: HashMap<String, u64>,
@@ -137,12 +137,12 @@ impl Profile<'_> {
         place
     }
 
-    fn sample(&mut self, paths: &Paths, place: usize, path: &Path) {
+    fn sample(&mut self, paths: &ExportPaths, place: usize, path: &Path) {
         let mut sample = Message::new();
         let locations = paths.upward(place).filter_map(|path| match path.step {
-            Step::Function(region) => Some(id(region)),
-            Step::Untraced(function) => self.untraced.get(&function).copied(),
-            Step::Program(_) | Step::Thread(_) => None,
+            PathStep::Function(region) => Some(id(region)),
+            PathStep::Untraced(function) => self.untraced.get(&function).copied(),
+            PathStep::Program(_) | PathStep::Thread(_) => None,
         });
         sample.packed(field::SAMPLE_LOCATIONS, locations);
         let own = self.is_corrected.then(|| path.own());
@@ -150,7 +150,7 @@ impl Profile<'_> {
             .map(|metric| path.readings.get(metric).map_or(0, |reading| reading.exclusive()));
         sample.packed(field::SAMPLE_VALUES, [path.calls(), path.exclusive].into_iter().chain(own).chain(readings));
         for path in paths.upward(place) {
-            let Step::Thread(location) = path.step else { continue };
+            let PathStep::Thread(location) = path.step else { continue };
             let source = self.source;
             let thread = source.threads.thread(location);
             let program = source.threads.program(thread);
@@ -178,7 +178,7 @@ impl Profile<'_> {
         let (mut location, mut line, mut of) = (Message::new(), Message::new(), Message::new());
         line.int(field::LINE_FUNCTION, id);
         location.int(field::ID, id).message(field::LOCATION_LINE, &line);
-        let name = self.text(&self.source.step(Step::Untraced(function)));
+        let name = self.text(&self.source.step(PathStep::Untraced(function)));
         of.int(field::ID, id).int(field::FUNCTION_NAME, name);
         self.message.message(field::LOCATION, &location).message(field::FUNCTION, &of);
     }

@@ -6,13 +6,13 @@ use std::io::{self, Write};
 
 use rtrace_model::{RegionId, Timestamp};
 
-use super::super::format::{Form, Format};
+use super::super::format::{ExportFormat, Form};
 use super::super::json::{self, Commas};
 use super::super::nesting::Visitor;
 use super::super::spool::Measured;
-use super::super::{ExportError, Source};
+use super::super::{Excerpt, ExportError};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "speedscope",
     summary: "speedscope: a flame chart per thread",
     extension: "speedscope.json",
@@ -23,7 +23,7 @@ pub(super) const FORMAT: Format = Format {
     form: Form::File(write),
 };
 
-fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let version = json::text(&format!("rtrace {}", source.header().rtrace_version));
     let schema = r#""$schema":"https://www.speedscope.app/file-format-schema.json""#;
     write!(output, "{{{schema},\"exporter\":{version},\"activeProfileIndex\":0,\"profiles\":[")?;
@@ -36,7 +36,8 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
         let name = format!("{} ({}) {} ({})", program.name, program.pid, thread.name, thread.tid);
         profiles.next(output)?;
         write!(output, r#"{{"type":"evented","name":{},"unit":"nanoseconds","events":["#, json::text(&name))?;
-        let mut events = Events { source, output, frames: &mut frames, commas: Commas::default(), span: None };
+        let mut events =
+            SpeedscopeEvents { source, output, frames: &mut frames, commas: Commas::default(), span: None };
         nested.visit(location, &mut events)?;
         let (begin, end) = events.span.unwrap_or_default();
         write!(output, r#"],"startValue":{begin},"endValue":{end}}}"#)?;
@@ -62,7 +63,7 @@ impl Frames {
         })
     }
 
-    fn write(&self, source: &Source<'_>, output: &mut dyn Write) -> io::Result<()> {
+    fn write(&self, source: &Excerpt<'_>, output: &mut dyn Write) -> io::Result<()> {
         let mut commas = Commas::default();
         for &region in &self.all {
             commas.next(output)?;
@@ -73,8 +74,8 @@ impl Frames {
     }
 }
 
-struct Events<'a> {
-    source: &'a Source<'a>,
+struct SpeedscopeEvents<'a> {
+    source: &'a Excerpt<'a>,
     output: &'a mut dyn Write,
     frames: &'a mut Frames,
     commas: Commas,
@@ -82,7 +83,7 @@ struct Events<'a> {
     span: Option<(u64, u64)>,
 }
 
-impl Events<'_> {
+impl SpeedscopeEvents<'_> {
     fn event(&mut self, kind: char, time: Timestamp, region: RegionId) -> Result<(), ExportError> {
         let (at, frame) = (self.source.offset(time), self.frames.place(region));
         self.span = Some((self.span.map_or(at, |(begin, _)| begin), at));
@@ -91,7 +92,7 @@ impl Events<'_> {
     }
 }
 
-impl Visitor for Events<'_> {
+impl Visitor for SpeedscopeEvents<'_> {
     fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
         self.event('O', time, measured.call.region)
     }

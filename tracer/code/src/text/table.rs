@@ -23,7 +23,7 @@ const MOST_WAYS: usize = 512;
 const MAX_TABLE: u64 = 1 << 16;
 
 /// Where an indirect jump goes.
-pub enum Destination {
+pub enum JumpTarget {
     /// To one of these addresses.
     Table(Vec<u64>),
     /// Through a pointer that was loaded or passed; its value stands in the file if it points here.
@@ -33,7 +33,7 @@ pub enum Destination {
 }
 
 /// The instructions of a range, as they stand.
-pub struct Line<'a> {
+pub struct StraightLine<'a> {
     text: &'a Text<'a>,
     instructions: Vec<Instruction>,
     /// The places of the direct jumps to an address.
@@ -41,7 +41,7 @@ pub struct Line<'a> {
 }
 
 /// A table in the file.
-struct Table {
+struct JumpTable {
     address: u64,
     /// Added to each entry.
     base: u64,
@@ -51,9 +51,9 @@ struct Table {
     len: u64,
 }
 
-impl<'a> Line<'a> {
+impl<'a> StraightLine<'a> {
     /// The instructions of `range`, of these bytes.
-    pub fn new(text: &'a Text<'a>, range: &Range<u64>, bytes: &[u8]) -> Line<'a> {
+    pub fn new(text: &'a Text<'a>, range: &Range<u64>, bytes: &[u8]) -> StraightLine<'a> {
         let instructions: Vec<Instruction> =
             Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE).into_iter().collect();
         let mut jumps: HashMap<u64, Vec<usize>> = HashMap::default();
@@ -62,11 +62,11 @@ impl<'a> Line<'a> {
                 jumps.entry(target).or_default().push(place);
             }
         }
-        Line { text, instructions, jumps }
+        StraightLine { text, instructions, jumps }
     }
 
     /// Its indirect jumps, but for those through a variable at a fixed address, and where they go.
-    pub fn destinations(&self) -> impl Iterator<Item = (u64, Destination)> {
+    pub fn destinations(&self) -> impl Iterator<Item = (u64, JumpTarget)> {
         let is_computed =
             |jump: &Instruction| jump.flow_control() == FlowControl::IndirectBranch && !jump.is_ip_rel_memory_operand();
         let jumps = self.instructions.iter().enumerate().filter(move |(_, jump)| is_computed(jump));
@@ -74,23 +74,23 @@ impl<'a> Line<'a> {
             let destination = match jump.op0_kind() {
                 OpKind::Memory => self.loaded(at),
                 OpKind::Register => self.held(at, jump.op0_register()),
-                _ => Destination::Unknown,
+                _ => JumpTarget::Unknown,
             };
             (jump.ip(), destination)
         })
     }
 
     /// What the instruction at this place loads from memory.
-    fn loaded(&self, at: usize) -> Destination {
-        self.addresses(at).map_or(Destination::Pointer, Destination::Table)
+    fn loaded(&self, at: usize) -> JumpTarget {
+        self.addresses(at).map_or(JumpTarget::Pointer, JumpTarget::Table)
     }
 
     /// What a register holds before the instruction at this place.
-    fn held(&self, at: usize, register: Register) -> Destination {
+    fn held(&self, at: usize, register: Register) -> JumpTarget {
         match self.switch(at, register) {
-            Some(targets) => Destination::Table(targets),
-            None if self.is_pointer(at, register) => Destination::Pointer,
-            None => Destination::Unknown,
+            Some(targets) => JumpTarget::Table(targets),
+            None if self.is_pointer(at, register) => JumpTarget::Pointer,
+            None => JumpTarget::Unknown,
         }
     }
 
@@ -172,7 +172,7 @@ impl<'a> Line<'a> {
         if !has_memory || load.memory_base() != Register::None || load.memory_index_scale() != 8 {
             return None;
         }
-        self.read(&Table { address: load.memory_displacement64(), base: 0, width: 8, len: self.bound(at)? })
+        self.read(&JumpTable { address: load.memory_displacement64(), base: 0, width: 8, len: self.bound(at)? })
     }
 
     /// The targets of a jump to the sum that the instruction at this place makes of an entry and a constant.
@@ -187,7 +187,7 @@ impl<'a> Line<'a> {
         let start = self.index_of(load, entry.memory_base())?;
         let constant = |at: usize| self.instructions[at].ip_rel_memory_address();
         let address = constant(start).wrapping_add(entry.memory_displacement64());
-        self.read(&Table { address, base: constant(base), width: 4, len: self.bound(load)? })
+        self.read(&JumpTable { address, base: constant(base), width: 4, len: self.bound(load)? })
     }
 
     /// The instruction before this place that loads an entry of a table of differences into a register, if it is
@@ -226,7 +226,7 @@ impl<'a> Line<'a> {
 
     /// The targets in a table, if some lead back into the range, and all lead to code. What follows the table and
     /// looks like a part of it is taken for one, as the comparison may have been another's.
-    fn read(&self, table: &Table) -> Option<Vec<u64>> {
+    fn read(&self, table: &JumpTable) -> Option<Vec<u64>> {
         let mut targets = Vec::new();
         let mut leads_back = false;
         for index in 0..MAX_TABLE {
@@ -246,7 +246,7 @@ impl<'a> Line<'a> {
         self.instructions.binary_search_by_key(&address, Instruction::ip).is_ok()
     }
 
-    fn entry_of(&self, table: &Table, index: u64) -> Option<u64> {
+    fn entry_of(&self, table: &JumpTable, index: u64) -> Option<u64> {
         let address = table.address.checked_add(index * table.width)?;
         let entry = match table.width {
             4 => i64::from(i32::from_le_bytes(self.text.data(address)?)) as u64,

@@ -9,7 +9,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use rtrace_symbolizer::Image;
 
-use super::table::{Destination, Line};
+use super::table::{JumpTarget, StraightLine};
 use super::{Text, branch_target};
 use crate::flow::Starts;
 
@@ -44,10 +44,10 @@ impl Text<'_> {
     pub fn tables(&self, range: &Range<u64>) -> Vec<u64> {
         let Some(bytes) = self.code(range).filter(|bytes| self.spend(bytes.len())) else { return Vec::new() };
         let table = |(_, destination)| match destination {
-            Destination::Table(targets) => targets,
-            Destination::Pointer | Destination::Unknown => Vec::new(),
+            JumpTarget::Table(targets) => targets,
+            JumpTarget::Pointer | JumpTarget::Unknown => Vec::new(),
         };
-        Line::new(self, range, bytes).destinations().flat_map(table).collect()
+        StraightLine::new(self, range, bytes).destinations().flat_map(table).collect()
     }
 
     /// How control leaves this range of code.
@@ -77,13 +77,13 @@ impl Text<'_> {
         }
         let mut tables = Vec::new();
         if has_computed_jumps {
-            let line = Line::new(self, range, bytes);
+            let line = StraightLine::new(self, range, bytes);
             for (jump, destination) in line.destinations() {
                 match destination {
                     _ if abandons(jump) => {}
-                    Destination::Table(targets) => tables.extend(targets),
-                    Destination::Pointer => through_pointers = true,
-                    Destination::Unknown => return Ways::unknown(),
+                    JumpTarget::Table(targets) => tables.extend(targets),
+                    JumpTarget::Pointer => through_pointers = true,
+                    JumpTarget::Unknown => return Ways::unknown(),
                 }
             }
             if tables.iter().any(|&target| is_inside(&target) && !may_be_entered(&starts, target, range, bytes)) {

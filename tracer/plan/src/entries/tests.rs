@@ -17,7 +17,7 @@ struct Case<'a> {
     behind: &'a [u8],
     /// Offset of another function.
     other: Option<u64>,
-    keeps: Keeps,
+    keeps: Intact,
     /// Our programs do instructions themselves.
     steps: bool,
     /// It is to have a stub.
@@ -30,7 +30,7 @@ impl Case<'_> {
         self.planned().map(|site| (site.file_offset - BASE, site.cost))
     }
 
-    fn planned(self) -> Result<Site, Reason> {
+    fn planned(self) -> Result<EntrySite, Reason> {
         let image = image(&[self.body, self.behind].concat());
         let others = self.other.into_iter().map(|offset| BASE + offset);
         let text = Text::new(&image, others.chain([BASE]).collect());
@@ -39,7 +39,7 @@ impl Case<'_> {
             emulated: Emulation { long_nops: true, steps: self.steps },
             keeps: &|_| self.keeps,
             wants_stub: &|_| self.wants_stub,
-            jumps: &Jumps::default(),
+            jumps: &JumpFunctions::default(),
             is_of_go: &|_| false,
         };
         entries.sites(&[FunctionCode { entry: BASE, size: self.body.len() as u64 }]).remove(0)
@@ -103,7 +103,12 @@ fn a_site_knows_how_far_the_return_address_is() {
         let body = [mover, &[0xe8, 0, 0x10, 0, 0]].concat();
         assert_eq!(
             Case { body: &body, ..Case::default() }.planned(),
-            Ok(Site { file_offset: BASE + mover.len() as u64, cost: EMULATED, words, registers: Registers::default() }),
+            Ok(EntrySite {
+                file_offset: BASE + mover.len() as u64,
+                cost: EMULATED,
+                words,
+                registers: Registers::default()
+            }),
             "{mover:x?}"
         );
     }
@@ -263,7 +268,7 @@ fn no_access_comes_before_a_site_where_they_count() {
     let body = |load: &[u8]| [load, &[0x53, 0xc3]].concat();
     let (beside, stack) = (body(&[0x48, 0x8b, 0x05, 0, 0x10, 0, 0]), body(&[0x48, 0x8b, 0x44, 0x24, 0x10]));
     let site = |body, accesses| {
-        let keeps = Keeps { accesses, ..Keeps::default() };
+        let keeps = Intact { accesses, ..Intact::default() };
         Case { body, keeps, ..Case::default() }.site()
     };
     assert_eq!(site(&beside, false), Ok((7, EMULATED)));
@@ -274,7 +279,7 @@ fn no_access_comes_before_a_site_where_they_count() {
 #[test]
 fn a_site_never_slides_over_what_overwrites_a_value() {
     let site = |before: &[u8], registers: &[usize], memory| {
-        let mut keeps = Keeps { memory, ..Keeps::default() };
+        let mut keeps = Intact { memory, ..Intact::default() };
         registers.iter().for_each(|&register| keeps.registers[register] = 8);
         let body = [before, &[0x53, 0xc3]].concat(); // ...; push rbx; ret
         Case { body: &body, keeps, ..Case::default() }.site()
@@ -297,7 +302,7 @@ fn a_site_never_slides_over_what_overwrites_a_value() {
 #[test]
 fn a_site_slides_over_what_overwrites_a_value_that_was_copied() {
     let site = |before: &[u8], after: &[u8], bytes| {
-        let mut keeps = Keeps::default();
+        let mut keeps = Intact::default();
         keeps.registers[7] = bytes; // rdi
         let body = [before, &[0x31, 0xff], after].concat(); // ...; xor edi,edi; ...
         let site = Case { body: &body, keeps, ..Case::default() }.planned().unwrap();
@@ -316,7 +321,7 @@ fn a_site_slides_over_what_overwrites_a_value_that_was_copied() {
 #[test]
 fn a_site_stays_where_a_stub_that_is_wanted_can_stand_for_it() {
     let site = |body: &[u8], wants_stub| {
-        let mut keeps = Keeps::default();
+        let mut keeps = Intact::default();
         keeps.registers[7] = 8; // rdi
         Case { body, keeps, wants_stub, ..Case::default() }.site()
     };
@@ -333,7 +338,7 @@ fn a_site_stays_where_a_stub_that_is_wanted_can_stand_for_it() {
 #[test]
 fn the_frame_pointer_stays_where_contexts_are_recorded() {
     let body = [0x48, 0x89, 0xeb, 0x31, 0xed, 0x53, 0xc3]; // mov rbx,rbp; xor ebp,ebp; push rbx; ret
-    let site = |frame| Case { body: &body, keeps: Keeps { frame, ..Keeps::default() }, ..Case::default() }.site();
+    let site = |frame| Case { body: &body, keeps: Intact { frame, ..Intact::default() }, ..Case::default() }.site();
     assert_eq!((site(false), site(true)), (Ok((5, EMULATED)), Ok((0, STEPPED))));
 }
 

@@ -3,7 +3,7 @@
 use super::Shift;
 use super::shift::{Direction, UNCLEAR};
 use crate::people::paint::Tone;
-use crate::table::Value;
+use crate::table::Datum;
 
 /// The part by which calls or time must differ to be told.
 const LEAST_CHANGE: f64 = 0.1;
@@ -27,7 +27,7 @@ pub(super) enum Verdict {
         /// Whether there are more calls, or fewer.
         calls: Option<Sign>,
         /// What else moved the time, where neither of these did.
-        rest: Option<Rest>,
+        rest: Option<OtherCause>,
     },
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Sign {
 
 /// Why time changed though the distribution of durations did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum OtherCause {
     /// A few calls took far longer than the others.
     Outliers,
     /// There are too few calls to tell more than chance.
@@ -113,8 +113,8 @@ impl Verdict {
             };
         let rest = match shift {
             _ if is_explained => None,
-            Some(shift) if !shift.can_tell(tests) => Some(Rest::TooFewCalls),
-            _ => Some(Rest::Outliers),
+            Some(shift) if !shift.can_tell(tests) => Some(OtherCause::TooFewCalls),
+            _ => Some(OtherCause::Outliers),
         };
         Verdict::Compared { durations, calls, rest }
     }
@@ -143,8 +143,8 @@ impl Verdict {
             Sign::Fewer => "fewer calls",
         });
         let rest = rest.map(|rest| match rest {
-            Rest::Outliers => "outliers",
-            Rest::TooFewCalls => "too few calls",
+            OtherCause::Outliers => "outliers",
+            OtherCause::TooFewCalls => "too few calls",
         });
         let words: Vec<&str> = [durations, calls, rest].into_iter().flatten().collect();
         if words.is_empty() { nothing.to_owned() } else { words.join(", ") }
@@ -165,8 +165,8 @@ impl Verdict {
         }
     }
 
-    pub(super) fn value(self) -> Value {
-        Value::Verdict { text: self.words(), tone: self.tone() }
+    pub(super) fn value(self) -> Datum {
+        Datum::Verdict { text: self.words(), tone: self.tone() }
     }
 }
 

@@ -3,7 +3,7 @@
 use rtrace_exporters::TraceSet;
 use serde_json::{Value as Json, json};
 
-use super::names::Names;
+use super::names::PageNames;
 use super::tables;
 use crate::about::About;
 use crate::corrected::Corrected;
@@ -33,7 +33,7 @@ impl Before<'_> {
     /// Its call paths, at most so many, with functions and libraries of their own; the lengths of both recordings where
     /// times are compared per second.
     pub(super) fn told(&self, after: &About, most: usize) -> Result<Json, Error> {
-        let mut names = Names::new(self.trace);
+        let mut names = PageNames::new(self.trace);
         let tree = tables::tree(&self.tree, self.trace, most, &mut names)?;
         let lengths = per_second(&self.about, after).map(|_| [self.about.length(), after.length()]);
         Ok(json!({

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rtrace_exporters::{Axis, Cell, Overview};
+use rtrace_exporters::{Axis, DurationCell, Overview};
 use rtrace_model::RegionId;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(super) fn of_functions(overview: &Overview, regions: &[RegionId]) -> Vec<(Re
 }
 
 /// Width of a slice in nanoseconds, then slice, step and calls of each cell that has some; so many slices are one.
-fn told(axis: &Axis, cells: impl Iterator<Item = Cell>, together: u32) -> Value {
+fn told(axis: &Axis, cells: impl Iterator<Item = DurationCell>, together: u32) -> Value {
     let mut sums = BTreeMap::<(u32, u32), u64>::new();
     cells.for_each(|cell| *sums.entry((cell.slice / together, cell.step)).or_default() += u64::from(cell.calls));
     let flat: Vec<u64> =

@@ -13,15 +13,15 @@ const LONGEST: usize = 600;
 const ALIASES: usize = 8;
 
 /// Gives the functions of a page their numbers.
-pub(super) struct Names<'a> {
+pub(super) struct PageNames<'a> {
     trace: &'a TraceSet,
     places: HashMap<(Option<RegionId>, String), usize>,
     told: Vec<Value>,
 }
 
-impl<'a> Names<'a> {
-    pub(super) fn new(trace: &'a TraceSet) -> Names<'a> {
-        Names { trace, places: HashMap::new(), told: Vec::new() }
+impl<'a> PageNames<'a> {
+    pub(super) fn new(trace: &'a TraceSet) -> PageNames<'a> {
+        PageNames { trace, places: HashMap::new(), told: Vec::new() }
     }
 
     /// The number of a function.

@@ -6,13 +6,13 @@ use rtrace_exporters::TraceSet;
 use rtrace_model::{EventKind, Region};
 use serde_json::{Value as Json, json};
 
-use super::names::{Names, cut, entry};
+use super::names::{PageNames, cut, entry};
 use super::rows;
 use crate::Error;
 use crate::table::Table;
 
 /// Functions by library and kind of probes, the probed ones that were called first, and those that were refused.
-pub(super) fn plan(trace: &TraceSet, called: &Table, most: usize, names: &mut Names<'_>) -> Result<Json, Error> {
+pub(super) fn plan(trace: &TraceSet, called: &Table, most: usize, names: &mut PageNames<'_>) -> Result<Json, Error> {
     let mut kinds = BTreeMap::<_, u64>::new();
     for region in trace.regions() {
         *kinds.entry((region.library, entry(region), region.exit.name())).or_default() += 1;

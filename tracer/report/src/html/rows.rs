@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use rtrace_model::{RegionId, escape};
 use serde_json::{Value as Json, json};
 
-use super::names::Names;
-use crate::table::{Shown, Table, Value};
+use super::names::PageNames;
+use crate::table::{Datum, Shown, Table};
 
 /// Columns that a function's number on the page stands for.
 const OF_FUNCTION: [&str; 4] = ["region", "file_offset", "library", "function"];
@@ -22,13 +22,13 @@ pub(super) fn table(table: &Table) -> Json {
 }
 
 /// The same of functions: the first value of each row is the function's number.
-pub(super) fn functions(table: &Table, names: &mut Names<'_>) -> Json {
+pub(super) fn functions(table: &Table, names: &mut PageNames<'_>) -> Json {
     let is_figure = |&place: &usize| {
         let key = table.columns[place].key;
         !OF_FUNCTION.contains(&key) && !APART.iter().any(|end| key.ends_with(end))
     };
     let columns: Vec<usize> = (0..table.columns.len()).filter(is_figure).collect();
-    let row = |row: &Vec<Value>| {
+    let row = |row: &Vec<Datum>| {
         let name = [json!(name(table, row, names))];
         name.into_iter().chain(columns.iter().map(|&place| value(&row[place]))).collect()
     };
@@ -56,14 +56,14 @@ pub(super) fn column(table: &Table, key: &str) -> Option<usize> {
 }
 
 /// The function of a row.
-pub(super) fn region(table: &Table, row: &[Value]) -> Option<RegionId> {
+pub(super) fn region(table: &Table, row: &[Datum]) -> Option<RegionId> {
     region_of(&row[column(table, "region")?])
 }
 
 /// The function that a value names by its id.
-pub(super) fn region_of(value: &Value) -> Option<RegionId> {
+pub(super) fn region_of(value: &Datum) -> Option<RegionId> {
     match value {
-        Value::Count(id) | Value::Id(id) => u32::try_from(*id).ok().map(RegionId),
+        Datum::Count(id) | Datum::Id(id) => u32::try_from(*id).ok().map(RegionId),
         _ => None,
     }
 }
@@ -74,37 +74,37 @@ pub(super) fn regions(table: &Table) -> HashSet<RegionId> {
 }
 
 /// The number on the page of a row's function.
-pub(super) fn name(table: &Table, row: &[Value], names: &mut Names<'_>) -> usize {
+pub(super) fn name(table: &Table, row: &[Datum], names: &mut PageNames<'_>) -> usize {
     let name = match column(table, "function").map(|place| &row[place]) {
-        Some(Value::Name(name) | Value::Nested(_, name)) => name,
+        Some(Datum::Name(name) | Datum::Nested(_, name)) => name,
         _ => "",
     };
     names.place(region(table, row), name)
 }
 
 /// A number, a text, null where it is not known, or a list of one number, which is an upper bound.
-pub(super) fn value(value: &Value) -> Json {
+pub(super) fn value(value: &Datum) -> Json {
     match value {
-        Value::Name(name) | Value::Nested(_, name) => json!(escape(name)),
-        Value::Count(number) | Value::Id(number) => json!(number),
-        Value::Time(time) | Value::Traced(time) | Value::Bound(time) => json!(time),
-        Value::AtMost(bound) => json!([bound]),
-        Value::Share(part) | Value::Bar(part) | Value::Change(part) | Value::Ratio(part) | Value::Rate(part) => {
+        Datum::Name(name) | Datum::Nested(_, name) => json!(escape(name)),
+        Datum::Count(number) | Datum::Id(number) => json!(number),
+        Datum::Time(time) | Datum::Traced(time) | Datum::Bound(time) => json!(time),
+        Datum::AtMost(bound) => json!([bound]),
+        Datum::Share(part) | Datum::Bar(part) | Datum::Change(part) | Datum::Ratio(part) | Datum::Rate(part) => {
             json!((part * 1e9).round() / 1e9)
         }
-        Value::Verdict { text, .. } => json!(text),
+        Datum::Verdict { text, .. } => json!(text),
         // The page has no rows of values.
-        Value::Absent | Value::Recorded(_) => Json::Null,
+        Datum::Absent | Datum::Recorded(_) => Json::Null,
     }
 }
 
-fn kind(value: &Value) -> Option<&'static str> {
+fn kind(value: &Datum) -> Option<&'static str> {
     match value {
-        Value::Name(_) | Value::Nested(..) | Value::Verdict { .. } => Some("name"),
-        Value::Count(_) | Value::Id(_) => Some("count"),
-        Value::Time(_) | Value::Traced(_) | Value::Bound(_) | Value::AtMost(_) => Some("time"),
-        Value::Share(_) | Value::Bar(_) | Value::Change(_) => Some("share"),
-        Value::Ratio(_) | Value::Rate(_) => Some("ratio"),
-        Value::Absent | Value::Recorded(_) => None,
+        Datum::Name(_) | Datum::Nested(..) | Datum::Verdict { .. } => Some("name"),
+        Datum::Count(_) | Datum::Id(_) => Some("count"),
+        Datum::Time(_) | Datum::Traced(_) | Datum::Bound(_) | Datum::AtMost(_) => Some("time"),
+        Datum::Share(_) | Datum::Bar(_) | Datum::Change(_) => Some("share"),
+        Datum::Ratio(_) | Datum::Rate(_) => Some("ratio"),
+        Datum::Absent | Datum::Recorded(_) => None,
     }
 }

@@ -10,26 +10,26 @@ use rtrace_exporters::{SiteRow, TraceSet};
 use rtrace_model::{Call, CallSiteId, FoldedPath, LocationId, PathId, PathProfile, RegionId};
 use serde_json::Value as Json;
 
-use super::edges::{Edges, Sums};
-use super::names::Names;
-use crate::chains::Depth;
-use crate::key::Key;
+use super::edges::{EdgeSums, Edges};
+use super::names::PageNames;
+use crate::chains::ChainDepth;
+use crate::key::RowId;
 use crate::walk::{Caller, Visitor};
 
 /// Calls of a function by the place that called it.
-pub(super) struct Sites<'a> {
+pub(super) struct SiteTable<'a> {
     edges: Edges<'a>,
     /// What is known of the calls of paths with callers.
     known: HashMap<(LocationId, PathId), Vec<SiteRow>>,
     /// The rows of each path's calls.
-    paths: Vec<Vec<Key>>,
+    paths: Vec<Vec<RowId>>,
 }
 
 /// The rows of what is visited.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Mark {
     /// Of a call.
-    Row(Key),
+    Row(RowId),
     /// Of the calls of a path, by its place.
     Path(usize),
 }
@@ -41,9 +41,9 @@ enum Within {
     Some,
 }
 
-impl<'a> Sites<'a> {
-    pub(super) fn new(trace: &'a TraceSet) -> Sites<'a> {
-        Sites { edges: Edges::new(Depth::Site, trace), known: HashMap::new(), paths: Vec::new() }
+impl<'a> SiteTable<'a> {
+    pub(super) fn new(trace: &'a TraceSet) -> SiteTable<'a> {
+        SiteTable { edges: Edges::new(ChainDepth::Site, trace), known: HashMap::new(), paths: Vec::new() }
     }
 
     /// Learns where calls of paths came from.
@@ -53,11 +53,11 @@ impl<'a> Sites<'a> {
         }
     }
 
-    pub(super) fn told(&self, most: usize, names: &mut Names<'_>) -> Json {
+    pub(super) fn told(&self, most: usize, names: &mut PageNames<'_>) -> Json {
         self.edges.told(most, names)
     }
 
-    fn within(&self, key: Key, caller: &Caller<'_, Mark>) -> Within {
+    fn within(&self, key: RowId, caller: &Caller<'_, Mark>) -> Within {
         let mut within = Within::No;
         for open in caller.timed() {
             match open.mark {
@@ -70,23 +70,23 @@ impl<'a> Sites<'a> {
         within
     }
 
-    fn add(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Mark>, sums: Sums) -> Key {
+    fn add(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Mark>, sums: EdgeSums) -> RowId {
         let key = self.edges.key(region, site, &Caller::None);
         let sums = match self.within(key, caller) {
             Within::No => sums,
-            Within::Yes => Sums { inclusive: Some(0), ..sums },
-            Within::Some => Sums { inclusive: None, ..sums },
+            Within::Yes => EdgeSums { inclusive: Some(0), ..sums },
+            Within::Some => EdgeSums { inclusive: None, ..sums },
         };
         self.edges.add(key, sums);
         key
     }
 }
 
-impl Visitor for Sites<'_> {
+impl Visitor for SiteTable<'_> {
     type Mark = Mark;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, Mark>) -> Mark {
-        Mark::Row(self.add(call.region, call.call_site, &caller, Sums::of_call(call)))
+        Mark::Row(self.add(call.region, call.call_site, &caller, EdgeSums::of_call(call)))
     }
 
     fn enclose(&mut self, call: &Call, caller: Caller<'_, Mark>) -> Mark {
@@ -97,11 +97,11 @@ impl Visitor for Sites<'_> {
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Mark>) -> Mark {
         let PathProfile { location, path: id, region, .. } = path.profile;
         let is_timed = path.has_time();
-        let mut rest = Sums::of_path(path);
+        let mut rest = EdgeSums::of_path(path);
         let mut keys = Vec::new();
         for row in self.known.get(&(location, id)).cloned().unwrap_or_default() {
             let timed = if is_timed { row.calls } else { 0 };
-            let sums = Sums { calls: row.calls, timed, inclusive: Some(row.inclusive), exclusive: row.exclusive };
+            let sums = EdgeSums { calls: row.calls, timed, inclusive: Some(row.inclusive), exclusive: row.exclusive };
             rest = rest.without(sums);
             keys.push(self.add(region, Some(row.site), &caller, sums));
         }

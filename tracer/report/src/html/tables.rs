@@ -7,21 +7,21 @@ use rtrace_model::{Loss, RegionId};
 use serde_json::{Value as Json, json};
 
 use super::edges::Edges;
-use super::names::Names;
+use super::names::PageNames;
 use super::picture::Shares;
 use super::rows;
-use super::sites::Sites;
-use crate::chains::Depth;
+use super::sites::SiteTable;
+use crate::chains::ChainDepth;
 use crate::corrected::Corrected;
 use crate::counting::Counting;
 use crate::grouping::Grouping;
 use crate::groups::Groups;
-use crate::part::Span;
-use crate::reading::Reader;
+use crate::part::ClockSpan;
+use crate::reading::CallReader;
 use crate::stats::TIMELESS;
-use crate::table::{Table, Value};
-use crate::tree::{Order, Tree};
-use crate::waiting::{Balance, Waiting, Waits};
+use crate::table::{Datum, Table};
+use crate::tree::{SiblingOrder, Tree};
+use crate::waiting::{Balance, WaitingSums, Waits};
 use crate::walk::Walk;
 use crate::{By, Error, Sort};
 
@@ -35,9 +35,9 @@ pub(super) struct Walks<'a> {
     processes: Walk<Corrected<'a, Groups<'a>>>,
     tree: Walk<Corrected<'a, Tree<'a>>>,
     callers: Walk<Edges<'a>>,
-    sites: Walk<Sites<'a>>,
+    sites: Walk<SiteTable<'a>>,
     shares: Walk<Shares>,
-    waiting: Walk<Waiting>,
+    waiting: Walk<WaitingSums>,
 }
 
 /// The tables, with all their rows.
@@ -49,7 +49,7 @@ pub(super) struct Tables<'a> {
     pub(super) processes: Table,
     pub(super) tree: Tree<'a>,
     pub(super) callers: Edges<'a>,
-    pub(super) sites: Sites<'a>,
+    pub(super) sites: SiteTable<'a>,
     pub(super) shares: Shares,
     /// Exclusive time of all functions without tracing, in nanoseconds.
     pub(super) total: u64,
@@ -59,23 +59,23 @@ pub(super) struct Tables<'a> {
 }
 
 impl<'a> Walks<'a> {
-    pub(super) fn new(trace: &'a TraceSet, waits: &Waits, span: Span) -> Walks<'a> {
+    pub(super) fn new(trace: &'a TraceSet, waits: &Waits, span: ClockSpan) -> Walks<'a> {
         let groups = |by| {
             let grouping = Grouping::new(&by, trace).ok().flatten();
             let groups = grouping.map(Groups::new).expect("these rows are no tree, and need no values");
-            if span == Span::ALL { groups } else { groups.of_part() }
+            if span == ClockSpan::ALL { groups } else { groups.of_part() }
         };
         let corrected = |by| Corrected::around(groups(by), trace).later_than(span.from);
-        let waiting = Waiting::new(trace, waits);
+        let waiting = WaitingSums::new(trace, waits);
         Walks {
             functions: Walk::new(Counting::around(corrected(By::Function), trace)),
             threads: Walk::new(corrected(By::Thread)),
             processes: Walk::new(corrected(By::Process)),
             tree: Walk::new(Corrected::around(Tree::of(trace), trace).later_than(span.from)),
-            callers: Walk::new(Edges::new(Depth::Caller, trace)),
-            sites: Walk::new(Sites::new(trace)),
+            callers: Walk::new(Edges::new(ChainDepth::Caller, trace)),
+            sites: Walk::new(SiteTable::new(trace)),
             shares: Walk::new(Shares::default()),
-            waiting: Walk::new(if span == Span::ALL { waiting } else { waiting.of_part() }),
+            waiting: Walk::new(if span == ClockSpan::ALL { waiting } else { waiting.of_part() }),
         }
     }
 
@@ -85,8 +85,8 @@ impl<'a> Walks<'a> {
     }
 
     /// What reads sums by call path, with or without what needs the call sites of these, or calls one by one.
-    pub(super) fn readers(&mut self, with_sites: bool) -> Vec<&mut dyn Reader> {
-        let mut readers: Vec<&mut dyn Reader> = vec![
+    pub(super) fn readers(&mut self, with_sites: bool) -> Vec<&mut dyn CallReader> {
+        let mut readers: Vec<&mut dyn CallReader> = vec![
             &mut self.functions,
             &mut self.threads,
             &mut self.processes,
@@ -107,12 +107,12 @@ impl<'a> Walks<'a> {
     }
 
     /// What reads calls one by one, unless their call sites are known.
-    pub(super) fn sites(&mut self) -> &mut Walk<Sites<'a>> {
+    pub(super) fn sites(&mut self) -> &mut Walk<SiteTable<'a>> {
         &mut self.sites
     }
 
-    pub(super) fn into_tables(self, trace: &TraceSet, losses: &[Loss], span: Span) -> Result<Tables<'a>, Error> {
-        let timeless: &[&str] = if span == Span::ALL { &[] } else { &TIMELESS };
+    pub(super) fn into_tables(self, trace: &TraceSet, losses: &[Loss], span: ClockSpan) -> Result<Tables<'a>, Error> {
+        let timeless: &[&str] = if span == ClockSpan::ALL { &[] } else { &TIMELESS };
         let mut counting = self.functions.visitor;
         let groups = &mut counting.inside.inside;
         groups.add_estimates(trace.estimates());
@@ -160,7 +160,7 @@ pub(super) fn first(table: &Table, most: usize) -> Table {
 }
 
 /// By function: inclusive and exclusive time without what tracing took, each with its error; null where most of the time is tracing's.
-pub(super) fn corrected(tables: &Tables<'_>, shown: &HashSet<RegionId>, names: &mut Names<'_>) -> Vec<Json> {
+pub(super) fn corrected(tables: &Tables<'_>, shown: &HashSet<RegionId>, names: &mut PageNames<'_>) -> Vec<Json> {
     let table = &tables.functions;
     let figures = ["inclusive_corrected_ns", "inclusive_error_ns", "exclusive_corrected_ns", "exclusive_error_ns"];
     if figures.iter().any(|key| rows::column(table, key).is_none()) {
@@ -179,7 +179,7 @@ pub(super) fn corrected(tables: &Tables<'_>, shown: &HashSet<RegionId>, names: &
 }
 
 /// By function: from which duration on there are how many calls.
-pub(super) fn histograms(table: &Table, shown: &HashSet<RegionId>, names: &mut Names<'_>) -> Vec<Json> {
+pub(super) fn histograms(table: &Table, shown: &HashSet<RegionId>, names: &mut PageNames<'_>) -> Vec<Json> {
     let (Some(from), Some(calls)) = (rows::column(table, "from_ns"), rows::column(table, "calls")) else {
         return Vec::new();
     };
@@ -197,17 +197,17 @@ pub(super) fn histograms(table: &Table, shown: &HashSet<RegionId>, names: &mut N
 
 /// Caller's row, function, calls, timed calls, inclusive and exclusive time and share of each node, callers first: the
 /// `most` of them with most time. Shares are of the time without tracing.
-pub(super) fn tree(tree: &Tree<'_>, trace: &TraceSet, most: usize, names: &mut Names<'_>) -> Result<Json, Error> {
-    let table = &tree.table(trace, Order::new(Sort::Inclusive)?, Some(most));
+pub(super) fn tree(tree: &Tree<'_>, trace: &TraceSet, most: usize, names: &mut PageNames<'_>) -> Result<Json, Error> {
+    let table = &tree.table(trace, SiblingOrder::new(Sort::Inclusive)?, Some(most));
     let mut places = std::collections::HashMap::new();
     let mut told = Vec::new();
     for (place, row) in table.rows.iter().enumerate() {
-        let cell = |key| rows::column(table, key).map_or(&Value::Absent, |place| &row[place]);
-        if let Value::Count(node) | Value::Id(node) = cell("node") {
+        let cell = |key| rows::column(table, key).map_or(&Datum::Absent, |place| &row[place]);
+        if let Datum::Count(node) | Datum::Id(node) = cell("node") {
             places.insert(*node, place);
         }
         let parent = match cell("parent") {
-            Value::Count(node) | Value::Id(node) => places.get(node).map_or(-1, |&place| place as i64),
+            Datum::Count(node) | Datum::Id(node) => places.get(node).map_or(-1, |&place| place as i64),
             _ => -1,
         };
         let figures = ["calls", "timed", "inclusive_ns", "exclusive_ns", "share"].map(|key| rows::value(cell(key)));

@@ -10,7 +10,7 @@ use rtrace_exporters::{CallValues, Trace, TraceSet, Value};
 use rtrace_model::{Call, RegionId, ValueColumn};
 use serde_json::{Value as Json, json};
 
-use super::names::{Names, cut};
+use super::names::{PageNames, cut};
 use crate::Error;
 
 /// Calls up to which values are read: that takes a second.
@@ -38,7 +38,7 @@ struct Summed {
 
 /// Of each function its columns, and of its slowest calls the values, by the calls' places on the page; why there are
 /// none, where values were recorded.
-pub(super) fn values(trace: &TraceSet, calls: &[Call], names: &mut Names<'_>) -> Result<Json, Error> {
+pub(super) fn values(trace: &TraceSet, calls: &[Call], names: &mut PageNames<'_>) -> Result<Json, Error> {
     if trace.value_columns().is_empty() {
         return Ok(Json::Null);
     }

@@ -9,22 +9,22 @@ use super::tables::Tables;
 use crate::Error;
 use crate::info::Info;
 use crate::part::Part;
-use crate::table::{Table, Value};
+use crate::table::{Datum, Table};
 
 /// How a sentence is meant.
 #[derive(Clone, Copy)]
-enum Tone {
+enum SentenceTone {
     Good,
     Plain,
     Warning,
 }
 
-impl Tone {
+impl SentenceTone {
     const fn name(self) -> &'static str {
         match self {
-            Tone::Good => "good",
-            Tone::Plain => "plain",
-            Tone::Warning => "warning",
+            SentenceTone::Good => "good",
+            SentenceTone::Plain => "plain",
+            SentenceTone::Warning => "warning",
         }
     }
 }
@@ -45,35 +45,35 @@ pub(super) fn verdicts(
     tables: &Tables<'_>,
     (has_untimed, part): (bool, Option<Part>),
 ) -> Result<Vec<Json>, Error> {
-    let mut said: Vec<_> = part.map(|part| (Tone::Plain, sentence(&part.note().text))).into_iter().collect();
+    let mut said: Vec<_> = part.map(|part| (SentenceTone::Plain, sentence(&part.note().text))).into_iter().collect();
     let (tone, text) = completeness(trace, info);
     said.push((tone, if part.is_some() { format!("All of the recording: {text}") } else { text }));
     if info.calls == 0 {
         let text = "No call was recorded: the functions below had probes, and none of them was called.";
-        said.push((Tone::Warning, text.to_owned()));
+        said.push((SentenceTone::Warning, text.to_owned()));
     }
     if let Some(missed) = info.missed {
         let unseen = missed.to_string();
         let text = format!("A budget left calls without a record: {} counted exactly, {unseen}.", info.counted);
-        said.push((Tone::Warning, text));
+        said.push((SentenceTone::Warning, text));
     }
-    said.extend(slowdown_of(trace)?.map(|percent| (Tone::Warning, sentence(&slowdown(percent)))));
-    said.extend(has_untimed.then(|| (Tone::Warning, not_timed(&tables.functions, info, part))));
+    said.extend(slowdown_of(trace)?.map(|percent| (SentenceTone::Warning, sentence(&slowdown(percent)))));
+    said.extend(has_untimed.then(|| (SentenceTone::Warning, not_timed(&tables.functions, info, part))));
     said.extend(mostly_tracing(tables));
-    said.extend(first_functions(&tables.functions).map(|text| (Tone::Plain, text)));
-    said.extend(uneven(&tables.functions).map(|text| (Tone::Plain, text)));
-    said.extend(balance(tables).map(|text| (Tone::Plain, text)));
+    said.extend(first_functions(&tables.functions).map(|text| (SentenceTone::Plain, text)));
+    said.extend(uneven(&tables.functions).map(|text| (SentenceTone::Plain, text)));
+    said.extend(balance(tables).map(|text| (SentenceTone::Plain, text)));
     Ok(said.into_iter().map(|(tone, text)| json!([tone.name(), text])).collect())
 }
 
-fn completeness(trace: &TraceSet, info: &Info) -> (Tone, String) {
+fn completeness(trace: &TraceSet, info: &Info) -> (SentenceTone, String) {
     let Some(summary) = trace.summary() else {
         let text = "The recording did not end cleanly, or still runs: its last second may be missing.".to_owned();
         let explained = trace.traces().filter(|part| part.has_failed()).flat_map(|part| part.warnings().first());
-        return (Tone::Warning, explained.map(ToString::to_string).next().unwrap_or(text));
+        return (SentenceTone::Warning, explained.map(ToString::to_string).next().unwrap_or(text));
     };
     if summary.is_complete() {
-        return (Tone::Good, "Complete: no call of a probed function is missing.".to_owned());
+        return (SentenceTone::Good, "Complete: no call of a probed function is missing.".to_owned());
     }
     let lost: u64 = info.losses.iter().map(|loss: &Loss| loss.count).sum();
     let some = |count: u64, text: String| (count > 0).then_some(text);
@@ -89,7 +89,7 @@ fn completeness(trace: &TraceSet, info: &Info) -> (Tone, String) {
     ];
     let budget = summary.is_throttled().then(|| "a budget left calls out".to_owned());
     let reasons: Vec<String> = reasons.into_iter().flatten().chain(budget).collect();
-    (Tone::Warning, format!("Calls may be missing: {}.", reasons.join("; ")))
+    (SentenceTone::Warning, format!("Calls may be missing: {}.", reasons.join("; ")))
 }
 
 /// How many calls were not timed, and why, which is known of all of the time only. Which functions these are of is in
@@ -124,19 +124,19 @@ fn slowdown_of(trace: &TraceSet) -> Result<Option<u32>, Error> {
 }
 
 /// Functions whose times are to a large part what tracing takes.
-fn mostly_tracing(tables: &Tables<'_>) -> Option<(Tone, String)> {
+fn mostly_tracing(tables: &Tables<'_>) -> Option<(SentenceTone, String)> {
     let table = &tables.functions;
     let timed = || table.rows.iter().filter(|row| figure(table, row, "timed").is_some_and(|timed| timed > 0));
     let corrected = ["inclusive_corrected_ns", "exclusive_corrected_ns"];
     super::rows::column(table, corrected[0])?;
-    let is_known = |row: &[Value]| corrected.iter().all(|key| figure(table, row, key).is_some());
+    let is_known = |row: &[Datum]| corrected.iter().all(|key| figure(table, row, key).is_some());
     let marked = timed().filter(|row| !is_known(row)).count();
     (marked > 0).then(|| {
         let text = format!(
             "Of the recorded times of {marked} of {} functions, a third or more is tracing's own; they are marked.",
             timed().count()
         );
-        (Tone::Warning, text)
+        (SentenceTone::Warning, text)
     })
 }
 
@@ -182,24 +182,24 @@ fn balance(tables: &Tables<'_>) -> Option<String> {
 }
 
 /// A part of the time without tracing, if there is one.
-fn share(table: &Table, row: &[Value], key: &str) -> Option<f64> {
+fn share(table: &Table, row: &[Datum], key: &str) -> Option<f64> {
     match row[rows::column(table, key)?] {
-        Value::Share(share) if share > 0.0 => Some(share),
+        Datum::Share(share) if share > 0.0 => Some(share),
         _ => None,
     }
 }
 
-fn figure(table: &Table, row: &[Value], key: &str) -> Option<u64> {
+fn figure(table: &Table, row: &[Datum], key: &str) -> Option<u64> {
     match row[rows::column(table, key)?] {
-        Value::Count(number) | Value::Time(number) | Value::Traced(number) | Value::AtMost(number) => Some(number),
+        Datum::Count(number) | Datum::Time(number) | Datum::Traced(number) | Datum::AtMost(number) => Some(number),
         _ => None,
     }
 }
 
 /// The name of a row's function, not too long for a sentence.
-fn function(table: &Table, row: &[Value]) -> String {
+fn function(table: &Table, row: &[Datum]) -> String {
     const LONGEST: usize = 80;
-    let Some(Value::Name(name)) = rows::column(table, "function").map(|place| &row[place]) else {
+    let Some(Datum::Name(name)) = rows::column(table, "function").map(|place| &row[place]) else {
         return String::new();
     };
     let name = escape(name);

@@ -20,12 +20,12 @@ pub struct ValuesOf {
     /// Of these calls, how many values could not be read.
     pub unread: u64,
     /// What is recorded.
-    pub columns: Vec<Column>,
+    pub columns: Vec<ValueInfo>,
 }
 
 /// One argument or result.
 #[derive(Debug, Serialize)]
-pub struct Column {
+pub struct ValueInfo {
     /// Its name.
     pub name: String,
     /// Its type as C or the debug information says it.
@@ -48,7 +48,7 @@ pub(super) fn of(trace: &TraceSet) -> Result<Vec<ValuesOf>, Error> {
             continue;
         }
         let (calls, nulls) = trace.value_nulls(region.id)?;
-        let column = |(column, nulls): (&rtrace_model::ValueColumn, Option<u64>)| Column {
+        let column = |(column, nulls): (&rtrace_model::ValueColumn, Option<u64>)| ValueInfo {
             name: column.name.clone(),
             c_type: column.c_type.clone(),
             source: column.source.clone(),
@@ -83,7 +83,7 @@ impl ValuesOf {
         let calls = counted(self.calls, "call");
         let mut line =
             format!("{}: {} of {calls}, known from: {}", self.function, names.join(", "), sources.join(", "));
-        let null = |column: &Column| {
+        let null = |column: &ValueInfo| {
             let nulls = column.nulls.filter(|&nulls| nulls > 0)?;
             Some(format!("{} {} ({})", column.name, grouped(nulls), self.why(column)))
         };
@@ -95,7 +95,7 @@ impl ValuesOf {
     }
 
     /// Why a value may be null.
-    fn why(&self, column: &Column) -> &'static str {
+    fn why(&self, column: &ValueInfo) -> &'static str {
         match (column.at_exit, column.name == ERRNO, self.unread) {
             (_, true, _) => "calls that did not fail",
             (false, ..) => "not readable",

@@ -1,6 +1,6 @@
 //! Which columns fit a terminal, and how wide names may be.
 
-use crate::table::Kind;
+use crate::table::ColumnKind;
 
 /// Cells between two columns.
 pub(super) const GAP: usize = 2;
@@ -23,7 +23,7 @@ pub(super) struct Draft {
     pub(super) width: usize,
     /// Cells that most of its texts do not exceed: of names, what figures must leave free.
     pub(super) typical: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: ColumnKind,
     pub(super) rank: u8,
     /// Whether it goes together with the others of its rank that are paired.
     pub(super) is_paired: bool,
@@ -32,18 +32,23 @@ pub(super) struct Draft {
 /// The columns that fit, by their places, each with its width. Of the others those of the highest rank go first, of
 /// these the rightmost; names always stay.
 pub(super) fn fit(columns: &[Draft], width: usize) -> Vec<(usize, usize)> {
-    let names: Vec<usize> = columns.iter().filter(|column| column.kind == Kind::Name).map(|name| name.width).collect();
+    let names: Vec<usize> =
+        columns.iter().filter(|column| column.kind == ColumnKind::Name).map(|name| name.width).collect();
     let parts = if names.len() > 1 { SEVERAL } else { ONE };
     let kept_free = (width * parts / NAMES_PART).clamp(LEAST_NAMES.min(width), MOST_NAMES * parts / ONE);
-    let typical = columns.iter().filter(|column| column.kind == Kind::Name);
+    let typical = columns.iter().filter(|column| column.kind == ColumnKind::Name);
     let typical: usize = typical.map(|name| name.typical.max(LEAST_NAMES).min(name.width)).sum();
     let for_names = (typical + GAP * names.len().saturating_sub(1)).min(kept_free);
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let taken = |kept: &[usize]| -> usize {
-        kept.iter().map(|&place| columns[place]).filter(|column| column.kind != Kind::Name).map(|c| c.width + GAP).sum()
+        kept.iter()
+            .map(|&place| columns[place])
+            .filter(|column| column.kind != ColumnKind::Name)
+            .map(|c| c.width + GAP)
+            .sum()
     };
     while taken(&kept) + for_names > width {
-        let droppable = kept.iter().filter(|&&place| columns[place].kind != Kind::Name);
+        let droppable = kept.iter().filter(|&&place| columns[place].kind != ColumnKind::Name);
         let Some(&worst) = droppable.max_by_key(|&&place| (columns[place].rank, place)) else { break };
         let goes = |column: Draft| column.is_paired && columns[worst].is_paired && column.rank == columns[worst].rank;
         kept.retain(|&place| place != worst && !goes(columns[place]));
@@ -52,8 +57,8 @@ pub(super) fn fit(columns: &[Draft], width: usize) -> Vec<(usize, usize)> {
     let widths = share(&names, width.saturating_sub(taken(&kept) + gaps));
     let mut widths = widths.into_iter();
     let width_of = |place: usize| match columns[place].kind {
-        Kind::Name => (place, widths.next().unwrap_or(0)),
-        Kind::Figure | Kind::Label => (place, columns[place].width),
+        ColumnKind::Name => (place, widths.next().unwrap_or(0)),
+        ColumnKind::Figure | ColumnKind::Label => (place, columns[place].width),
     };
     kept.into_iter().map(width_of).collect()
 }
@@ -78,11 +83,11 @@ mod tests {
     use super::*;
 
     fn figure(width: usize, rank: u8) -> Draft {
-        Draft { width, typical: width, kind: Kind::Figure, rank, is_paired: false }
+        Draft { width, typical: width, kind: ColumnKind::Figure, rank, is_paired: false }
     }
 
     fn name(width: usize) -> Draft {
-        Draft { width, typical: width, kind: Kind::Name, rank: 0, is_paired: false }
+        Draft { width, typical: width, kind: ColumnKind::Name, rank: 0, is_paired: false }
     }
 
     #[test]

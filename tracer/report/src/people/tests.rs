@@ -50,15 +50,15 @@ fn functions() -> Table {
     let columns = FIGURES.iter().chain(&counters).chain(&labels).copied().collect();
     let row = |(stats, (library, function)): (&Stats, (&str, &str))| {
         let mut row = stats.values(total);
-        row.extend([Value::Count(1_234_567), Value::Count(7)]);
-        row.extend([library, function].map(|name| Value::Name(name.to_owned())));
+        row.extend([Datum::Count(1_234_567), Datum::Count(7)]);
+        row.extend([library, function].map(|name| Datum::Name(name.to_owned())));
         row
     };
     let mut table = Table { columns, rows: stats.iter().zip(NAMES).map(row).collect(), ..Table::default() };
     table.show("timed", Shown::Always);
     let place = table.columns.iter().position(|column| column.key == "exclusive_ns").unwrap();
-    if let Value::Time(time) = table.rows[5][place] {
-        table.rows[5][place] = Value::Traced(time);
+    if let Datum::Time(time) = table.rows[5][place] {
+        table.rows[5][place] = Datum::Traced(time);
     }
     table.keep("exclusive");
     table
@@ -67,7 +67,7 @@ fn functions() -> Table {
 /// A chain of calls, each deeper than the one before.
 fn chain(depth: usize) -> Table {
     let columns = vec![Column::new("calls", "calls"), Column::name("function", "function")];
-    let row = |depth: usize| vec![Value::Count(1), Value::Nested(depth, format!("level_{depth}_of_the_tree"))];
+    let row = |depth: usize| vec![Datum::Count(1), Datum::Nested(depth, format!("level_{depth}_of_the_tree"))];
     Table { columns, rows: (0..depth).map(row).collect(), ..Table::default() }
 }
 

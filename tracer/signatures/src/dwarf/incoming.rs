@@ -5,8 +5,8 @@
 
 use gimli::{AttributeValue, DW_AT_location, Operation};
 
-use super::Reader;
-use super::types::{Files, Place};
+use super::types::{DwarfFiles, EntryRef};
+use rtrace_symbolizer::Reader;
 
 /// Operations of one expression; those that are understood have fewer.
 const MOST_OPERATIONS: usize = 8;
@@ -43,9 +43,9 @@ impl Incoming {
     }
 }
 
-impl<'a> Files<'a> {
+impl<'a> DwarfFiles<'a> {
     /// Where the debug information says that a parameter is as the function at this address begins.
-    pub fn incoming(&self, param: Place, function: u64) -> Incoming {
+    pub fn incoming(&self, param: EntryRef, function: u64) -> Incoming {
         let Some(value) = self.attribute(param, DW_AT_location) else { return Incoming::Unknown };
         let Ok(unit) = self.unit(param.shared, param.unit) else { return Incoming::Unknown };
         let is_argument = |number: u16| INTEGERS.contains(&number) || VECTORS.contains(&number);

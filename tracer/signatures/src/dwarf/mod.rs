@@ -12,20 +12,18 @@ use std::path::Path;
 use gimli::{
     AttributeValue, DW_AT_abstract_origin, DW_AT_artificial, DW_AT_calling_convention, DW_AT_declaration,
     DW_AT_external, DW_AT_linkage_name, DW_AT_low_pc, DW_AT_name, DW_AT_prototyped, DW_AT_ranges, DW_AT_specification,
-    DW_AT_type, DwTag, EndianSlice, LittleEndian,
+    DW_AT_type, DwTag,
 };
-use rtrace_symbolizer::{DebugFile, Image};
+use rtrace_symbolizer::{DebugFile, DwarfUnit, Image, Reader};
 
 use self::incoming::{INTEGERS, Incoming, VECTORS};
 use self::language::Language;
-use self::types::{Files, Place};
+use self::types::{DwarfFiles, EntryRef};
 use crate::description::Description;
 use crate::prototype::Declared;
-use crate::{Location, Register, Source, Type, Unknown, abi};
+use crate::{AbiPlace, NotKnown, Register, SaidBy, Type, abi};
 
-type Reader<'a> = EndianSlice<'a, LittleEndian>;
-type Unit<'a> = gimli::Unit<Reader<'a>>;
-type Entry<'a, 'unit> = gimli::DebuggingInformationEntry<'unit, 'unit, Reader<'a>>;
+type Die<'a, 'unit> = gimli::DebuggingInformationEntry<'unit, 'unit, Reader<'a>>;
 
 /// Namespaces nested deeper than this are not looked into.
 const DEEPEST: u32 = 16;
@@ -34,7 +32,7 @@ const MOST_PARAMS: usize = 256;
 
 /// Functions of which something is to be found.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct WantedFunctions {
     /// Definitions at these addresses of the file.
     pub addresses: HashSet<u64>,
     /// Those among them that no other file can call.
@@ -47,11 +45,11 @@ pub struct Wanted {
 
 /// What was found.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct DwarfFindings {
     /// By address.
     pub definitions: HashMap<u64, Description>,
     /// What is said of these is not true of how they are called.
-    pub refused: HashMap<u64, Unknown>,
+    pub refused: HashMap<u64, NotKnown>,
     /// By symbol; `None` where declarations contradict each other.
     pub declarations: HashMap<String, Option<Description>>,
 }
@@ -60,14 +58,17 @@ pub struct Found {
 ///
 /// People know the file by `path`; it can be opened by `open`.
 #[must_use]
-pub fn read(path: &Path, open: &Path, image: &Image, wanted: &Wanted, source: fn(&Path) -> Source) -> Found {
-    let mut found = Found::default();
+pub fn read(
+    path: &Path,
+    open: &Path,
+    image: &Image,
+    wanted: &WantedFunctions,
+    source: fn(&Path) -> SaidBy,
+) -> DwarfFindings {
+    let mut found = DwarfFindings::default();
     let Some(file) = DebugFile::find(path, open, image) else { return found };
-    let dwarf = match &file.shared {
-        Some(shared) => file.sections.borrow_with_sup(shared, |bytes| slice(bytes)),
-        None => file.sections.borrow(|bytes| slice(bytes)),
-    };
-    let files = Files::new(&dwarf);
+    let dwarf = file.dwarf();
+    let files = DwarfFiles::new(&dwarf);
     let source = source(&file.path);
     for number in 0..files.units() {
         // A unit that cannot be read says nothing; others may.
@@ -76,11 +77,13 @@ pub fn read(path: &Path, open: &Path, image: &Image, wanted: &Wanted, source: fn
     found
 }
 
-fn slice(bytes: &[u8]) -> Reader<'_> {
-    EndianSlice::new(bytes, LittleEndian)
-}
-
-fn scan(files: &Files, number: usize, wanted: &Wanted, source: &Source, found: &mut Found) -> gimli::Result<()> {
+fn scan(
+    files: &DwarfFiles,
+    number: usize,
+    wanted: &WantedFunctions,
+    source: &SaidBy,
+    found: &mut DwarfFindings,
+) -> gimli::Result<()> {
     let unit = files.unit(false, number)?;
     let mut entries = unit.entries();
     let Some((_, root)) = entries.next_dfs()? else { return Ok(()) };
@@ -90,13 +93,13 @@ fn scan(files: &Files, number: usize, wanted: &Wanted, source: &Source, found: &
 }
 
 struct Scan<'f, 'a> {
-    files: &'f Files<'a>,
+    files: &'f DwarfFiles<'a>,
     number: usize,
-    unit: &'f Unit<'a>,
+    unit: &'f DwarfUnit<'a>,
     language: Language,
-    wanted: &'f Wanted,
-    source: &'f Source,
-    found: &'f mut Found,
+    wanted: &'f WantedFunctions,
+    source: &'f SaidBy,
+    found: &'f mut DwarfFindings,
 }
 
 impl<'f, 'a> Scan<'f, 'a> {
@@ -121,7 +124,7 @@ impl<'f, 'a> Scan<'f, 'a> {
         Ok(())
     }
 
-    fn function(&mut self, entry: &Entry<'a, '_>) -> gimli::Result<()> {
+    fn function(&mut self, entry: &Die<'a, '_>) -> gimli::Result<()> {
         if flag(entry, DW_AT_declaration)? {
             return self.declaration(entry);
         }
@@ -133,7 +136,7 @@ impl<'f, 'a> Scan<'f, 'a> {
             Some(Ok(description)) => {
                 let known = self.found.definitions.entry(address).or_insert_with(|| description.clone());
                 // A linker may put functions with the same code in one place.
-                if known.is_called_as(&description) { None } else { Some(Unknown::Merged) }
+                if known.is_called_as(&description) { None } else { Some(NotKnown::Merged) }
             }
             Some(Err(refused)) => Some(refused),
             None => None,
@@ -146,28 +149,28 @@ impl<'f, 'a> Scan<'f, 'a> {
     }
 
     /// What the entry of a function at this address says of it, unless it is not called so.
-    fn definition(&self, entry: &Entry<'a, '_>, address: u64) -> gimli::Result<Option<Result<Description, Unknown>>> {
+    fn definition(&self, entry: &Die<'a, '_>, address: u64) -> gimli::Result<Option<Result<Description, NotKnown>>> {
         if !self.is_called_as_usual(entry)? {
-            return Ok(Some(Err(Unknown::Unusual)));
+            return Ok(Some(Err(NotKnown::Unusual)));
         }
         let (description, incoming) = self.description(entry, Some(address))?;
         // Compilers but GCC keep the name of a function whose parameters they change, where nobody else can call it.
         let is_as_written = !incoming.is_empty() && incoming.iter().all(|place| place.is_on_stack());
         if self.wanted.local.contains(&address) && !is_as_written && !self.files.is_of_gcc(self.number) {
-            return Ok(Some(Err(Unknown::Local)));
+            return Ok(Some(Err(NotKnown::Local)));
         }
         let is_as_usual = agrees_with_abi(&description, &incoming);
         Ok(self
             .readable(description)
-            .map(|description| if is_as_usual { Ok(description) } else { Err(Unknown::Unusual) }))
+            .map(|description| if is_as_usual { Ok(description) } else { Err(NotKnown::Unusual) }))
     }
 
     /// What a program says of a function that it calls.
-    fn declaration(&mut self, entry: &Entry<'a, '_>) -> gimli::Result<()> {
+    fn declaration(&mut self, entry: &Die<'a, '_>) -> gimli::Result<()> {
         if !flag(entry, DW_AT_external)? || self.wanted.names.is_empty() {
             return Ok(());
         }
-        let place = Place { shared: false, unit: self.number, offset: entry.offset() };
+        let place = EntryRef { shared: false, unit: self.number, offset: entry.offset() };
         let linkage = self.files.text(place, entry.attr_value(DW_AT_linkage_name)?);
         let name = linkage.or_else(|| self.files.text(place, entry.attr_value(DW_AT_name).ok()?));
         let Some(name) = name.filter(|name| self.wanted.names.contains(name)) else { return Ok(()) };
@@ -190,7 +193,7 @@ impl<'f, 'a> Scan<'f, 'a> {
         Ok(())
     }
 
-    fn address(&self, entry: &Entry<'a, '_>) -> gimli::Result<Option<u64>> {
+    fn address(&self, entry: &Die<'a, '_>) -> gimli::Result<Option<u64>> {
         if let Some(low) = entry.attr_value(DW_AT_low_pc)? {
             return self.files.dwarf.attr_address(self.unit, low);
         }
@@ -207,7 +210,7 @@ impl<'f, 'a> Scan<'f, 'a> {
     }
 
     /// Whether a function is called as the platform's ABI says, as far as its entry tells.
-    fn is_called_as_usual(&self, entry: &Entry<'a, '_>) -> gimli::Result<bool> {
+    fn is_called_as_usual(&self, entry: &Die<'a, '_>) -> gimli::Result<bool> {
         Ok(match entry.attr_value(DW_AT_calling_convention)? {
             // That of the main program in Fortran.
             Some(AttributeValue::CallingConvention(convention)) => {
@@ -219,8 +222,8 @@ impl<'f, 'a> Scan<'f, 'a> {
 
     /// What an entry says of a function, with the entries that it refers to, and where its parameters are as the
     /// function at this address begins.
-    fn description(&self, entry: &Entry<'a, '_>, address: Option<u64>) -> gimli::Result<(Description, Vec<Incoming>)> {
-        let place = Place { shared: false, unit: self.number, offset: entry.offset() };
+    fn description(&self, entry: &Die<'a, '_>, address: Option<u64>) -> gimli::Result<(Description, Vec<Incoming>)> {
+        let place = EntryRef { shared: false, unit: self.number, offset: entry.offset() };
         let own = self.params(place, address)?;
         let origin = self.files.origin(place, DW_AT_abstract_origin);
         // Code that was optimized as a whole is in a unit that may be of another language.
@@ -258,7 +261,7 @@ impl<'f, 'a> Scan<'f, 'a> {
     }
 
     /// The parameters that an entry lists; `address`: that of the function, if it is one.
-    fn params(&self, place: Place, address: Option<u64>) -> gimli::Result<Params> {
+    fn params(&self, place: EntryRef, address: Option<u64>) -> gimli::Result<Params> {
         let mut params = Params::default();
         for child in self.files.children(place)? {
             match child.tag {
@@ -275,7 +278,7 @@ impl<'f, 'a> Scan<'f, 'a> {
         Ok(params)
     }
 
-    fn param(&self, place: Place, function: Option<u64>) -> Listed {
+    fn param(&self, place: EntryRef, function: Option<u64>) -> Listed {
         let origin = self.files.origin(place, DW_AT_abstract_origin);
         let of = |name| {
             let own = self.files.attribute(place, name).map(|value| (place, value));
@@ -308,9 +311,9 @@ fn agrees_with_abi(description: &Description, incoming: &[Incoming]) -> bool {
         place.map(|place| INTEGERS[place])
     };
     locations.iter().zip(incoming).all(|(location, incoming)| match (location, incoming) {
-        (Location::Register(register), Incoming::Register(said)) => number(*register) == Some(*said),
-        (Location::Xmm(place), Incoming::Register(said)) => VECTORS.start + u16::from(*place) == *said,
-        (Location::Stack(_), Incoming::Register(_)) => false,
+        (AbiPlace::Register(register), Incoming::Register(said)) => number(*register) == Some(*said),
+        (AbiPlace::Xmm(place), Incoming::Register(said)) => VECTORS.start + u16::from(*place) == *said,
+        (AbiPlace::Stack(_), Incoming::Register(_)) => false,
         _ => true,
     })
 }
@@ -318,9 +321,9 @@ fn agrees_with_abi(description: &Description, incoming: &[Incoming]) -> bool {
 /// A parameter that an entry lists.
 #[derive(Debug)]
 struct Listed {
-    place: Place,
+    place: EntryRef,
     /// The parameter of which this one is a copy.
-    origin: Option<Place>,
+    origin: Option<EntryRef>,
     name: Option<String>,
     /// As the source says it.
     ctype: Type,
@@ -374,10 +377,10 @@ impl Params {
 /// A child of an entry.
 #[derive(Clone, Copy, Debug)]
 struct Child {
-    place: Place,
+    place: EntryRef,
     tag: DwTag,
 }
 
-fn flag(entry: &Entry, name: gimli::DwAt) -> gimli::Result<bool> {
+fn flag(entry: &Die, name: gimli::DwAt) -> gimli::Result<bool> {
     Ok(matches!(entry.attr_value(name)?, Some(AttributeValue::Flag(true))))
 }

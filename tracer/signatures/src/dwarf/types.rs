@@ -14,7 +14,9 @@ use gimli::{
 };
 
 use super::language::Language;
-use super::{Child, Reader, Unit};
+use rtrace_symbolizer::{DwarfUnit, Reader};
+
+use super::Child;
 use crate::{Field, Structure, Type, Width};
 
 /// Types nested deeper than this are taken by their name.
@@ -30,7 +32,7 @@ const LONGEST_NAME: usize = 256;
 
 /// An entry, in the file itself or in the one that it shares with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct EntryRef {
     pub shared: bool,
     pub unit: usize,
     pub offset: UnitOffset,
@@ -70,20 +72,20 @@ fn pointer_to_method(word: &Type) -> Type {
     }))
 }
 
-type Value<'a> = AttributeValue<Reader<'a>>;
+type DwarfValue<'a> = AttributeValue<Reader<'a>>;
 
 /// Debug information whose entries refer to each other.
-pub struct Files<'a> {
+pub struct DwarfFiles<'a> {
     pub dwarf: &'a Dwarf<Reader<'a>>,
     /// Where the units of both files begin, in their order.
     headers: [Vec<gimli::UnitHeader<Reader<'a>>>; 2],
-    units: RefCell<HashMap<(bool, usize), Rc<Unit<'a>>>>,
+    units: RefCell<HashMap<(bool, usize), Rc<DwarfUnit<'a>>>>,
     /// What is left for the type that is being read.
     parts: Cell<u32>,
 }
 
-impl<'a> Files<'a> {
-    pub fn new(dwarf: &'a Dwarf<Reader<'a>>) -> Files<'a> {
+impl<'a> DwarfFiles<'a> {
+    pub fn new(dwarf: &'a Dwarf<Reader<'a>>) -> DwarfFiles<'a> {
         let headers = |dwarf: Option<&Dwarf<Reader<'a>>>| {
             let mut headers = Vec::new();
             let mut units = dwarf.map(Dwarf::units);
@@ -93,7 +95,7 @@ impl<'a> Files<'a> {
             headers
         };
         let headers = [headers(Some(dwarf)), headers(dwarf.sup())];
-        Files { dwarf, headers, units: RefCell::default(), parts: Cell::new(0) }
+        DwarfFiles { dwarf, headers, units: RefCell::default(), parts: Cell::new(0) }
     }
 
     /// How many units the file has.
@@ -105,7 +107,7 @@ impl<'a> Files<'a> {
         if shared { self.dwarf.sup().ok_or(gimli::Error::ExpectedStringAttributeValue) } else { Ok(self.dwarf) }
     }
 
-    pub fn unit(&self, shared: bool, number: usize) -> gimli::Result<Rc<Unit<'a>>> {
+    pub fn unit(&self, shared: bool, number: usize) -> gimli::Result<Rc<DwarfUnit<'a>>> {
         if let Some(unit) = self.units.borrow().get(&(shared, number)) {
             return Ok(unit.clone());
         }
@@ -120,20 +122,20 @@ impl<'a> Files<'a> {
     }
 
     /// An attribute of an entry.
-    pub fn attribute(&self, place: Place, name: DwAt) -> Option<Value<'a>> {
+    pub fn attribute(&self, place: EntryRef, name: DwAt) -> Option<DwarfValue<'a>> {
         let unit = self.unit(place.shared, place.unit).ok()?;
         let entry = unit.entry(place.offset).ok()?;
         entry.attr_value(name).ok().flatten()
     }
 
     /// The entry that an attribute refers to.
-    pub fn origin(&self, place: Place, name: DwAt) -> Option<Place> {
+    pub fn origin(&self, place: EntryRef, name: DwAt) -> Option<EntryRef> {
         self.target(place, self.attribute(place, name)?)
     }
 
-    fn target(&self, place: Place, value: Value<'a>) -> Option<Place> {
+    fn target(&self, place: EntryRef, value: DwarfValue<'a>) -> Option<EntryRef> {
         let (shared, offset) = match value {
-            AttributeValue::UnitRef(offset) => return Some(Place { offset, ..place }),
+            AttributeValue::UnitRef(offset) => return Some(EntryRef { offset, ..place }),
             AttributeValue::DebugInfoRef(offset) => (place.shared, offset),
             AttributeValue::DebugInfoRefSup(offset) => (true, offset),
             _ => return None,
@@ -143,26 +145,26 @@ impl<'a> Files<'a> {
         let unit =
             headers.partition_point(|header| start(header).is_some_and(|start| start <= offset)).checked_sub(1)?;
         let offset = UnitSectionOffset::DebugInfoOffset(offset).to_unit_offset(&*self.unit(shared, unit).ok()?)?;
-        Some(Place { shared, unit, offset })
+        Some(EntryRef { shared, unit, offset })
     }
 
     /// The text of an attribute.
-    pub fn text(&self, place: Place, value: Option<Value<'a>>) -> Option<String> {
+    pub fn text(&self, place: EntryRef, value: Option<DwarfValue<'a>>) -> Option<String> {
         Some(self.whole_text(place, value?)?.chars().take(LONGEST_NAME).collect())
     }
 
-    /// As [`text`](Files::text), however long it is.
-    pub fn whole_text(&self, place: Place, value: Value<'a>) -> Option<Cow<'a, str>> {
+    /// As [`text`](DwarfFiles::text), however long it is.
+    pub fn whole_text(&self, place: EntryRef, value: DwarfValue<'a>) -> Option<Cow<'a, str>> {
         let unit = self.unit(place.shared, place.unit).ok()?;
         Some(self.of(place.shared).ok()?.attr_string(&unit, value).ok()?.to_string_lossy())
     }
 
-    fn name(&self, place: Place) -> Option<String> {
+    fn name(&self, place: EntryRef) -> Option<String> {
         self.text(place, self.attribute(place, DW_AT_name))
     }
 
     /// The children of an entry.
-    pub fn children(&self, place: Place) -> gimli::Result<Vec<Child>> {
+    pub fn children(&self, place: EntryRef) -> gimli::Result<Vec<Child>> {
         let unit = self.unit(place.shared, place.unit)?;
         let mut entries = unit.entries_at_offset(place.offset)?;
         entries.next_dfs()?;
@@ -175,32 +177,32 @@ impl<'a> Files<'a> {
             if children.len() >= MOST_CHILDREN {
                 break;
             }
-            children.push(Child { place: Place { offset: child.offset(), ..place }, tag: child.tag() });
+            children.push(Child { place: EntryRef { offset: child.offset(), ..place }, tag: child.tag() });
             next = entries.next_sibling()?;
         }
         Ok(children)
     }
 
-    fn number(&self, place: Place, name: DwAt) -> Option<u64> {
+    fn number(&self, place: EntryRef, name: DwAt) -> Option<u64> {
         self.attribute(place, name)?.udata_value()
     }
 
-    fn has(&self, place: Place, name: DwAt) -> bool {
+    fn has(&self, place: EntryRef, name: DwAt) -> bool {
         matches!(self.attribute(place, name), Some(AttributeValue::Flag(true)))
     }
 
     /// The type that an attribute of an entry refers to. So many pointers are followed into structures.
-    pub fn ctype(&self, place: Place, value: Value<'a>, levels: u32) -> Type {
+    pub fn ctype(&self, place: EntryRef, value: DwarfValue<'a>, levels: u32) -> Type {
         self.parts.set(MOST_PARTS);
         self.referred(place, value, levels, 0)
     }
 
-    fn referred(&self, place: Place, value: Value<'a>, levels: u32, depth: u32) -> Type {
+    fn referred(&self, place: EntryRef, value: DwarfValue<'a>, levels: u32, depth: u32) -> Type {
         let unknown = || Type::Named("?".to_owned());
         self.target(place, value).map_or_else(unknown, |target| self.entry(target, levels, depth))
     }
 
-    fn entry(&self, place: Place, levels: u32, depth: u32) -> Type {
+    fn entry(&self, place: EntryRef, levels: u32, depth: u32) -> Type {
         let named = || Type::Named(self.name(place).unwrap_or_else(|| "?".to_owned()));
         let left = self.parts.get();
         if depth > DEEPEST || left == 0 {
@@ -245,7 +247,7 @@ impl<'a> Files<'a> {
     }
 
     /// What a pointer points to: structures only as deep as it is asked for.
-    fn pointee(&self, place: Place, levels: u32, depth: u32) -> Type {
+    fn pointee(&self, place: EntryRef, levels: u32, depth: u32) -> Type {
         let Some(value) = self.attribute(place, DW_AT_type) else { return Type::Void };
         let Some(target) = self.target(place, value) else { return Type::Named("?".to_owned()) };
         match self.structure_behind(target) {
@@ -255,7 +257,7 @@ impl<'a> Files<'a> {
     }
 
     /// The name of the structure that an entry is, behind qualifiers and typedefs.
-    fn structure_behind(&self, mut place: Place) -> Option<String> {
+    fn structure_behind(&self, mut place: EntryRef) -> Option<String> {
         for _ in 0..DEEPEST {
             let unit = self.unit(place.shared, place.unit).ok()?;
             match unit.entry(place.offset).ok()?.tag() {
@@ -273,7 +275,7 @@ impl<'a> Files<'a> {
         None
     }
 
-    fn base(&self, place: Place) -> Type {
+    fn base(&self, place: EntryRef) -> Type {
         let name = self.name(place).unwrap_or_default();
         let bytes = self.number(place, DW_AT_byte_size).unwrap_or(0);
         let Some(AttributeValue::Encoding(encoding)) = self.attribute(place, DW_AT_encoding) else {
@@ -310,7 +312,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn enumeration(&self, place: Place, base: Type) -> Type {
+    fn enumeration(&self, place: EntryRef, base: Type) -> Type {
         let name = self.name(place).unwrap_or_default();
         let signed = match base {
             Type::Integer { signed, .. } => signed,
@@ -323,7 +325,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn array(&self, place: Place, of: Type) -> Type {
+    fn array(&self, place: EntryRef, of: Type) -> Type {
         let bound = |place, name| {
             let value = self.attribute(place, name)?;
             value.sdata_value().or_else(|| i64::try_from(value.udata_value()?).ok())
@@ -349,7 +351,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn structure(&self, place: Place, tag: gimli::DwTag, levels: u32, depth: u32) -> Type {
+    fn structure(&self, place: EntryRef, tag: gimli::DwTag, levels: u32, depth: u32) -> Type {
         let name = self.name(place).unwrap_or_default();
         let is_declared = self.has(place, DW_AT_declaration);
         let bytes = self.number(place, DW_AT_byte_size).filter(|_| !is_declared);
@@ -400,7 +402,7 @@ impl<'a> Files<'a> {
     }
 
     /// What a child of a class says of how objects are copied.
-    fn look_at_copying(&self, child: Child, class: Place, name: &str, copying: &mut Copying) {
+    fn look_at_copying(&self, child: Child, class: EntryRef, name: &str, copying: &mut Copying) {
         let is_virtual = self.number(child.place, DW_AT_virtuality).is_some_and(|kind| kind != 0)
             || matches!(self.attribute(child.place, DW_AT_virtuality), Some(AttributeValue::Virtuality(kind)) if kind.0 != 0);
         copying.is_special |= is_virtual && matches!(child.tag, gimli::DW_TAG_inheritance | gimli::DW_TAG_subprogram);
@@ -423,7 +425,7 @@ impl<'a> Files<'a> {
     }
 
     /// Whether a constructor's first argument is a reference to an object of its class.
-    fn copies(&self, constructor: Place, class: Place) -> bool {
+    fn copies(&self, constructor: EntryRef, class: EntryRef) -> bool {
         let params = self.children(constructor).unwrap_or_default();
         let first = params.iter().find(|param| !self.has(param.place, DW_AT_artificial));
         let mut target = first.and_then(|param| self.origin(param.place, DW_AT_type));
@@ -448,7 +450,7 @@ impl<'a> Files<'a> {
     }
 
     /// The offset of a member, and its bits if it is a bit field.
-    fn member_place(&self, place: Place, tag: gimli::DwTag, ctype: &Type) -> Option<(u64, Option<(u8, u8)>)> {
+    fn member_place(&self, place: EntryRef, tag: gimli::DwTag, ctype: &Type) -> Option<(u64, Option<(u8, u8)>)> {
         let offset = match self.attribute(place, DW_AT_data_member_location) {
             Some(value) => value.udata_value(),
             None if tag == gimli::DW_TAG_union_type || self.number(place, DW_AT_data_bit_offset).is_some() => Some(0),
@@ -470,11 +472,11 @@ impl<'a> Files<'a> {
     }
 
     /// A type as C says it, for people.
-    pub fn type_text(&self, place: Place, value: Value<'a>) -> String {
+    pub fn type_text(&self, place: EntryRef, value: DwarfValue<'a>) -> String {
         self.target(place, value).map_or_else(|| "?".to_owned(), |target| self.text_of(target, 0))
     }
 
-    fn text_of(&self, place: Place, depth: u32) -> String {
+    fn text_of(&self, place: EntryRef, depth: u32) -> String {
         let inner = || match self.origin(place, DW_AT_type) {
             Some(target) if depth < DEEPEST => self.text_of(target, depth + 1),
             Some(_) => "…".to_owned(),
@@ -510,7 +512,7 @@ impl<'a> Files<'a> {
     }
 }
 
-impl<'a> Files<'a> {
+impl<'a> DwarfFiles<'a> {
     /// The language of a unit, if it is one whose functions are understood.
     pub fn language(&self, shared: bool, unit: usize) -> Option<Language> {
         match self.attribute(self.root(shared, unit)?, DW_AT_language) {
@@ -536,8 +538,8 @@ impl<'a> Files<'a> {
         self.whole_text(root, self.attribute(root, DW_AT_producer)?)
     }
 
-    fn root(&self, shared: bool, unit: usize) -> Option<Place> {
+    fn root(&self, shared: bool, unit: usize) -> Option<EntryRef> {
         let offset = self.unit(shared, unit).ok()?.entries().next_dfs().ok()??.1.offset();
-        Some(Place { shared, unit, offset })
+        Some(EntryRef { shared, unit, offset })
     }
 }

@@ -19,7 +19,7 @@ use crate::description::Description;
 use crate::dwarf;
 use crate::prototype::{self, Types};
 use crate::table::Dialect;
-use crate::{At, DropReason, Location, Program, Reason, Signature, Source, Type};
+use crate::{AbiPlace, At, Cause, DropReason, FetchProgram, SaidBy, Signature, Type};
 
 const FUNCTIONS: usize = 400;
 
@@ -275,7 +275,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
 }
 
 /// What is read of one value: its bytes, or why it cannot be read.
-fn fetched(description: &Description, path: &str, machine: &Machine) -> Result<Vec<u8>, Reason> {
+fn fetched(description: &Description, path: &str, machine: &Machine) -> Result<Vec<u8>, Cause> {
     let (signature, program) = captured(description, path);
     if let Some(dropped) = signature.dropped.first() {
         let DropReason::Unobservable(reason) = &dropped.reason else { panic!("{dropped:?}") };
@@ -289,7 +289,7 @@ fn fetched(description: &Description, path: &str, machine: &Machine) -> Result<V
     Ok(value.iter().flat_map(|word| word.to_le_bytes()).collect())
 }
 
-fn captured(description: &Description, path: &str) -> (Signature, Program) {
+fn captured(description: &Description, path: &str) -> (Signature, FetchProgram) {
     let wanted = [Wanted::parse(path).unwrap()];
     let dialect = Dialect::default();
     let wish = Wish { columns: Some(&wanted), entry: None, dialect: &dialect, no_strings: false, stubs: true };
@@ -303,7 +303,7 @@ fn check(case: &Case, description: &Description, arguments: &str, outcome: &str)
     let mut machine = Machine { stack: stack.clone(), vectors: vectors.clone(), ..Machine::default() };
     machine.set(words(registers).try_into().unwrap());
     let (mut read, mut unread) = (0, 0);
-    let mut compare = |result: Result<Vec<u8>, Reason>, leaf: &Leaf, what: &str, results: &[u8]| match result {
+    let mut compare = |result: Result<Vec<u8>, Cause>, leaf: &Leaf, what: &str, results: &[u8]| match result {
         Ok(found) => {
             let length = leaf.bytes.len().min(if found.len() == 16 { 10 } else { 8 });
             assert_eq!(found[..length], leaf.bytes[..length], "{what} of {}: {}", case.prototype(), what);
@@ -312,18 +312,18 @@ fn check(case: &Case, description: &Description, arguments: &str, outcome: &str)
         Err(reason) => {
             unread += 1;
             match reason {
-                Reason::XmmResult(number) => {
+                Cause::XmmResult(number) => {
                     let vector = &results[usize::from(number) * 16..][..16];
                     let length = leaf.bytes.len().min(8);
                     let is_there = vector.windows(length).any(|bytes| bytes == &leaf.bytes[..length]);
                     assert!(is_there, "{what} of {} is not in xmm{number}", case.prototype());
                 }
-                Reason::TooWide
-                | Reason::BitField
-                | Reason::X87
-                | Reason::SecondRegister
-                | Reason::MaybePacked
-                | Reason::Behind(_) => {}
+                Cause::TooWide
+                | Cause::BitField
+                | Cause::X87
+                | Cause::SecondRegister
+                | Cause::MaybePacked
+                | Cause::Behind(_) => {}
                 other => panic!("{what} of {}: {other}", case.prototype()),
             }
         }
@@ -353,7 +353,7 @@ fn of_prototype(case: &Case, types: &Types) -> Description {
         result: prototype.result,
         variadic: prototype.variadic,
         by_reference: false,
-        source: Source::Raw,
+        source: SaidBy::Raw,
     }
 }
 
@@ -393,8 +393,8 @@ fn debug_information_says_where_values_are() {
             exports.functions.iter().find(is_it).unwrap().address
         };
         let addresses = cases.iter().map(|case| address(&case.name)).collect();
-        let wanted = dwarf::Wanted { addresses, levels: 1, ..dwarf::Wanted::default() };
-        let found = dwarf::read(&path, &path, &image, &wanted, |path| Source::Library(path.to_owned()));
+        let wanted = dwarf::WantedFunctions { addresses, levels: 1, ..dwarf::WantedFunctions::default() };
+        let found = dwarf::read(&path, &path, &image, &wanted, |path| SaidBy::Library(path.to_owned()));
         assert_eq!(found.definitions.len(), cases.len());
         for (case, lines) in cases.iter().zip(lines.chunks(2)) {
             let description = &found.definitions[&address(&case.name)];
@@ -410,5 +410,5 @@ fn what_is_behind_an_unknown_type_is_not_guessed() {
     assert_eq!(prototype.params[1].ctype, Type::Named("unknown_t".to_owned()));
     let typed: Vec<(&str, &Type)> = prototype.params.iter().map(|param| ("x", &param.ctype)).collect();
     let (locations, _) = crate::abi::locations(&typed, None);
-    assert!(matches!(locations[2], Location::Unobservable(Reason::Behind(_))), "{locations:?}");
+    assert!(matches!(locations[2], AbiPlace::Unobservable(Cause::Behind(_))), "{locations:?}");
 }

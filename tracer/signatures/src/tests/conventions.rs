@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::libraries::{build, known};
-use crate::{Known, Location, Reason, Register, Request, Signature, Unknown};
+use crate::{AbiPlace, Cause, Lookup, NotKnown, Register, Request, Signature};
 
 fn has(compiler: &str) -> bool {
     let has = Command::new(compiler).arg("--version").output().is_ok();
@@ -16,10 +16,10 @@ fn has(compiler: &str) -> bool {
     has
 }
 
-fn unknown(path: &Path, symbols: &[&str]) -> Vec<Unknown> {
+fn unknown(path: &Path, symbols: &[&str]) -> Vec<NotKnown> {
     let answers = known(path, &[], &Request::default(), symbols).unwrap();
     let unknown = answers.into_iter().map(|known| match known {
-        Known::Nothing(unknown) => unknown,
+        Lookup::Nothing(unknown) => unknown,
         other => panic!("{other:?}"),
     });
     unknown.collect()
@@ -27,12 +27,12 @@ fn unknown(path: &Path, symbols: &[&str]) -> Vec<Unknown> {
 
 fn signature(path: &Path, symbol: &str) -> Signature {
     match known(path, &[], &Request::default(), &[symbol]).unwrap().remove(0) {
-        Known::Signature(signature, _) => *signature,
+        Lookup::Signature(signature, _) => *signature,
         other => panic!("{symbol}: {other:?}"),
     }
 }
 
-fn places(path: &Path, symbol: &str) -> Vec<Location> {
+fn places(path: &Path, symbol: &str) -> Vec<AbiPlace> {
     signature(path, symbol).params.into_iter().map(|param| param.location).collect()
 }
 
@@ -43,9 +43,9 @@ fn functions_with_one_code_are_told_apart_by_nobody() {
         int main(void) { f(0); g(1); return h(2) + same(3); }";
     let flags = ["-g", "-O1", "-fno-inline", "-ffunction-sections", "-fuse-ld=gold", "-Wl,--icf=all"];
     let path = build(folder.path(), "gcc", "a.c", source, &flags);
-    assert_eq!(unknown(&path, &["f"]), [Unknown::Merged]);
+    assert_eq!(unknown(&path, &["f"]), [NotKnown::Merged]);
     // Whoever is meant, the values are the same.
-    assert_eq!(places(&path, "same"), [Location::Register(Register::Rdi)]);
+    assert_eq!(places(&path, "same"), [AbiPlace::Register(Register::Rdi)]);
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn what_no_other_file_calls_may_have_other_parameters() {
         __attribute__((noinline)) int g(int a) { int x = a; return f(a, 5, &x); }
         int main(int n, char **v) { return g(n); }";
     let optimized = build(folder.path(), "clang", "a.c", source, &["-g", "-O2"]);
-    assert_eq!(unknown(&optimized, &["f"]), [Unknown::Local]);
-    assert_eq!(places(&optimized, "g"), [Location::Register(Register::Rdi)]);
+    assert_eq!(unknown(&optimized, &["f"]), [NotKnown::Local]);
+    assert_eq!(places(&optimized, "g"), [AbiPlace::Register(Register::Rdi)]);
     let plain = build(folder.path(), "clang", "b.c", source, &["-g", "-O0"]);
-    assert_eq!(places(&plain, "f")[2], Location::Register(Register::Rdx));
+    assert_eq!(places(&plain, "f")[2], AbiPlace::Register(Register::Rdx));
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn other_conventions_are_seen_where_debug_information_tells() {
     for (compiler, level) in [("gcc", "-O2"), ("clang", "-O0"), ("clang", "-O2")] {
         if has(compiler) {
             let path = build(folder.path(), compiler, "a.c", source, &["-g", level, "-shared", "-fPIC"]);
-            assert_eq!(unknown(&path, &["f"]), [Unknown::Unusual], "{compiler} {level}");
-            assert_eq!(places(&path, "h"), [Location::Register(Register::Rdi)]);
+            assert_eq!(unknown(&path, &["f"]), [NotKnown::Unusual], "{compiler} {level}");
+            assert_eq!(places(&path, "h"), [AbiPlace::Register(Register::Rdi)]);
         }
     }
 }
@@ -83,8 +83,8 @@ fn parameters_of_vector_functions_are_vectors() {
     let folder = tempfile::tempdir().unwrap();
     let source = "#pragma omp declare simd notinbranch\nint f(int a, int b) { return a * b; }";
     let path = build(folder.path(), "gcc", "a.c", source, &["-g", "-O2", "-fopenmp-simd", "-shared", "-fPIC"]);
-    assert_eq!(unknown(&path, &["_ZGVbN4vv_f"]), [Unknown::Changed]);
-    assert_eq!(places(&path, "f")[1], Location::Register(Register::Rsi));
+    assert_eq!(unknown(&path, &["_ZGVbN4vv_f"]), [NotKnown::Changed]);
+    assert_eq!(places(&path, "f")[1], AbiPlace::Register(Register::Rsi));
 }
 
 #[test]
@@ -95,11 +95,11 @@ fn a_wide_vector_may_be_anywhere_also_in_a_structure() {
         struct s g(int a) { struct s s = { { a } }; return s; }";
     let path = build(folder.path(), "gcc", "a.c", source, &["-g", "-O2", "-mavx2", "-shared", "-fPIC"]);
     let found = places(&path, "f");
-    assert_eq!(found[0], Location::Register(Register::Rdi));
-    assert!(matches!(found[1], Location::Unobservable(Reason::UnknownType(_))), "{found:?}");
-    assert!(matches!(found[2], Location::Unobservable(Reason::Behind(_))), "{found:?}");
+    assert_eq!(found[0], AbiPlace::Register(Register::Rdi));
+    assert!(matches!(found[1], AbiPlace::Unobservable(Cause::UnknownType(_))), "{found:?}");
+    assert!(matches!(found[2], AbiPlace::Unobservable(Cause::Behind(_))), "{found:?}");
     // Whether there is a hidden pointer to the result is not known.
-    assert!(matches!(places(&path, "g")[0], Location::Unobservable(Reason::Behind(_))));
+    assert!(matches!(places(&path, "g")[0], AbiPlace::Unobservable(Cause::Behind(_))));
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn the_last_register_for_half_an_integer_is_disputed() {
     let source = "long f(long a, long b, long c, long d, __int128 e, long g) { return a + b + c + d + e + g; }
         long h(long a, long b, long c, long d, long e, __int128 g, long i) { return a + b + c + d + e + g + i; }";
     let path = build(folder.path(), "gcc", "a.c", source, &["-g", "-O2", "-shared", "-fPIC"]);
-    assert_eq!(places(&path, "f")[5], Location::Stack(8));
+    assert_eq!(places(&path, "f")[5], AbiPlace::Stack(8));
     let found = places(&path, "h");
-    assert_eq!(found[5], Location::Unobservable(Reason::Disputed));
-    assert!(matches!(found[6], Location::Unobservable(Reason::Behind(_))), "{found:?}");
+    assert_eq!(found[5], AbiPlace::Unobservable(Cause::Disputed));
+    assert!(matches!(found[6], AbiPlace::Unobservable(Cause::Behind(_))), "{found:?}");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn members_may_be_aligned_to_more_than_their_type() {
     for compiler in ["gcc", "clang"].into_iter().filter(|compiler| has(compiler)) {
         let path = build(folder.path(), compiler, "a.c", source, &["-g", "-O2", "-shared", "-fPIC"]);
         let found = places(&path, "f");
-        assert_eq!(found[6..], [Location::Stack(8), Location::Stack(40), Location::Stack(72)], "{compiler}");
+        assert_eq!(found[6..], [AbiPlace::Stack(8), AbiPlace::Stack(40), AbiPlace::Stack(72)], "{compiler}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use crate::builtin::FILES;
 use crate::prototype;
-use crate::table::Table;
+use crate::table::SignatureTable;
 use crate::{Field, Type};
 
 /// Folders of headers that compilers do not look into.
@@ -39,7 +39,7 @@ fn layout(name: &str, ctype: &Type, out: &mut String) {
 fn prototypes_are_those_of_the_headers() {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in FILES {
-        let table = Table::parse(text, None, name).unwrap();
+        let table = SignatureTable::parse(text, None, name).unwrap();
         let raw: toml::Table = text.parse().unwrap();
         let Some(headers) = raw["library"].get("headers") else { continue };
         let mut source = "#define _GNU_SOURCE\n".to_owned();
@@ -76,7 +76,7 @@ fn prototypes_are_those_of_the_headers() {
 fn handles_have_the_size_of_those_in_the_header() {
     let folder = tempfile::tempdir().unwrap();
     let (_, text) = FILES.iter().find(|(name, _)| *name == "mpi").unwrap();
-    let dialect = Table::parse(text, None, "mpi").unwrap().dialect(|symbol| symbol == "ompi_mpi_comm_world");
+    let dialect = SignatureTable::parse(text, None, "mpi").unwrap().dialect(|symbol| symbol == "ompi_mpi_comm_world");
     let mut source = "#include <mpi.h>\n".to_owned();
     if !compiled(folder.path(), &source).status.success() {
         println!("skipped: mpi.h is not installed");

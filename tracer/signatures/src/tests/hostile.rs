@@ -13,11 +13,11 @@ use super::abi::Dice;
 use super::libraries::build;
 use crate::builtin::FILES;
 use crate::describe::{Wish, describe};
-use crate::table::Table;
-use crate::{MOST_OPS, MOST_VALUE_WORDS, Program, Source, dwarf, lexer, selection};
+use crate::table::SignatureTable;
+use crate::{FetchProgram, MOST_OPS, MOST_VALUE_WORDS, SaidBy, dwarf, lexer, selection};
 
 /// Each word is written before it is read, and there are not too many.
-fn check(program: &Program) {
+fn check(program: &FetchProgram) {
     assert!(program.fetches.len() <= MOST_OPS && usize::from(program.words) <= MOST_VALUE_WORDS);
     assert!(program.fetches.is_sorted_by_key(|fetch| fetch.op.at));
     let mut written = [false; MOST_VALUE_WORDS];
@@ -57,7 +57,7 @@ fn altered_tables_are_read_or_refused() {
     for _ in 0..1500 {
         let (_, text) = FILES[dice.roll(FILES.len() as u64) as usize];
         let text = String::from_utf8_lossy(&altered(text.as_bytes(), &mut dice, 3)).into_owned();
-        let Ok(table) = Table::parse(&text, Some(Path::new("mine.toml")), "") else { continue };
+        let Ok(table) = SignatureTable::parse(&text, Some(Path::new("mine.toml")), "") else { continue };
         read += 1;
         let dialect = table.dialect(|symbol| symbol == "ompi_mpi_comm_world");
         for (name, entry) in table.entries().take(40) {
@@ -78,7 +78,7 @@ fn altered_selections_are_read_or_refused() {
     let selection = "read(count, x=>buf->a.b[3]:u32) -> result, errno; open(path:text(16), *m); MPI_*; raw";
     for _ in 0..20_000 {
         let text = String::from_utf8_lossy(&altered(selection.as_bytes(), &mut dice, 4)).into_owned();
-        let _ = selection::Selection::parse(&text);
+        let _ = selection::ValueSelection::parse(&text);
         let _ = lexer::Lexer::new(&text);
     }
 }
@@ -110,9 +110,13 @@ long h(long n, int *p, struct s s) { n = g(0, 0, n, *p); p += n; return g(0, 0, 
         }
         let other = folder.path().join("altered.so");
         fs::write(&other, &altered).unwrap();
-        let wanted =
-            dwarf::Wanted { addresses: addresses.clone(), names: names.clone(), levels: 3, ..dwarf::Wanted::default() };
-        let known = dwarf::read(&other, &other, &image, &wanted, |path| Source::Library(path.to_owned()));
+        let wanted = dwarf::WantedFunctions {
+            addresses: addresses.clone(),
+            names: names.clone(),
+            levels: 3,
+            ..dwarf::WantedFunctions::default()
+        };
+        let known = dwarf::read(&other, &other, &image, &wanted, |path| SaidBy::Library(path.to_owned()));
         for description in known.definitions.into_values().chain(known.declarations.into_values().flatten()) {
             let dialect = crate::table::Dialect::default();
             let wish = Wish { columns: None, entry: None, dialect: &dialect, no_strings: false, stubs: false };

@@ -12,18 +12,18 @@ use rtrace_symbolizer::Image;
 use super::machine::Machine;
 use crate::builtin::{self, FILES};
 use crate::describe::{Wish, describe};
-use crate::table::Table;
+use crate::table::SignatureTable;
 use crate::{
-    Asked, At, Book, ColumnType, DropReason, Error, Known, Location, Program, Reason, Register, Request, Signature,
-    Source, Subject, Unknown, dwarf,
+    AbiPlace, Asked, At, Book, Cause, ColumnType, DropReason, Error, FetchProgram, Lookup, NotKnown, Register, Request,
+    SaidBy, Signature, TracedLibrary, dwarf,
 };
 
 /// What is known of the functions of a file with these symbols.
-pub fn known(path: &Path, callers: &[PathBuf], request: &Request, symbols: &[&str]) -> Result<Vec<Known>, Error> {
+pub fn known(path: &Path, callers: &[PathBuf], request: &Request, symbols: &[&str]) -> Result<Vec<Lookup>, Error> {
     let image = Image::open(path).unwrap();
     let exports = image.exports().unwrap();
     let book = Book::open(request)?;
-    let subject = Subject { path, open: path, image: &image, callers };
+    let subject = TracedLibrary { path, open: path, image: &image, callers };
     let found: Vec<(Vec<&str>, u64)> = symbols
         .iter()
         .map(|symbol| {
@@ -37,10 +37,10 @@ pub fn known(path: &Path, callers: &[PathBuf], request: &Request, symbols: &[&st
     book.of_library(&subject, &asked)
 }
 
-fn one(path: &Path, selection: &str, symbol: &str) -> (Signature, Program) {
+fn one(path: &Path, selection: &str, symbol: &str) -> (Signature, FetchProgram) {
     let request = Request { selection: selection.to_owned(), ..Request::default() };
     match known(path, &[], &request, &[symbol]).unwrap().remove(0) {
-        Known::Signature(signature, program) => (*signature, program),
+        Lookup::Signature(signature, program) => (*signature, program),
         other => panic!("{symbol}: {other:?}"),
     }
 }
@@ -93,7 +93,7 @@ fn the_table_describes_all_its_functions() {
 
 #[test]
 fn a_handle_of_an_unknown_implementation_hides_only_itself() {
-    let table = Table::parse(FILES.iter().find(|(name, _)| *name == "mpi").unwrap().1, None, "mpi").unwrap();
+    let table = SignatureTable::parse(FILES.iter().find(|(name, _)| *name == "mpi").unwrap().1, None, "mpi").unwrap();
     let dialect = table.dialect(|_| false);
     let entry = table.entry("MPI_Send").unwrap();
     let description = table.description(entry, &dialect).unwrap().unwrap();
@@ -111,8 +111,8 @@ fn the_table_agrees_with_debug_information_of_libc() {
     let image = Image::open(&path).unwrap();
     let exports = image.exports().unwrap();
     let addresses: HashSet<u64> = exports.functions.iter().map(|function| function.address).collect();
-    let wanted = dwarf::Wanted { addresses, ..dwarf::Wanted::default() };
-    let found = dwarf::read(&path, &path, &image, &wanted, |path| Source::Library(path.to_owned()));
+    let wanted = dwarf::WantedFunctions { addresses, ..dwarf::WantedFunctions::default() };
+    let found = dwarf::read(&path, &path, &image, &wanted, |path| SaidBy::Library(path.to_owned()));
     if found.definitions.is_empty() {
         println!("skipped: libc has no debug information here");
         return;
@@ -140,7 +140,7 @@ fn the_table_agrees_with_debug_information_of_libc() {
 fn read_is_known_from_the_table() {
     let Some(path) = library("libc.so.6") else { return };
     let (signature, program) = one(&path, "", "read");
-    assert!(matches!(signature.source, Source::Table("libc", _)));
+    assert!(matches!(signature.source, SaidBy::Table("libc", _)));
     let names: Vec<&str> = signature.columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["fd", "buf", "count", "result", "errno"]);
     let mut machine = Machine { result: -1_i64 as u64, errno: 9, ..Machine::default() };
@@ -189,7 +189,7 @@ fn text_and_out_parameters_are_followed() {
 fn no_text_is_recorded_unless_it_is_wanted() {
     let Some(path) = library("libc.so.6") else { return };
     let request = Request { no_strings: true, ..Request::default() };
-    let Known::Signature(signature, _) = known(&path, &[], &request, &["open"]).unwrap().remove(0) else { panic!() };
+    let Lookup::Signature(signature, _) = known(&path, &[], &request, &["open"]).unwrap().remove(0) else { panic!() };
     assert!(signature.columns.iter().all(|column| !matches!(column.ctype, ColumnType::Text(_))));
     assert_eq!(signature.dropped[0].reason, DropReason::NoStrings);
     // Of a function that only debug information knows, pointers to text stay pointers.
@@ -214,18 +214,20 @@ fn programs_know_what_they_call() {
     let caller = "int g(short, unsigned char, double, long); int main(void) { return g(1, 2, 3, 4); }";
     let program = build(folder.path(), "gcc", "main.c", caller, &["-g", "-O2", "g.so"]);
     let silent = known(&stripped, &[], &Request::default(), &["g"]).unwrap().remove(0);
-    assert_eq!(silent, Known::Nothing(Unknown::Silence));
+    assert_eq!(silent, Lookup::Nothing(NotKnown::Silence));
     let said = known(&stripped, &[program], &Request::default(), &["g"]).unwrap().remove(0);
-    let Known::Signature(signature, _) = said else { panic!("{said:?}") };
-    assert!(matches!(signature.source, Source::Caller(_)));
+    let Lookup::Signature(signature, _) = said else { panic!("{said:?}") };
+    assert!(matches!(signature.source, SaidBy::Caller(_)));
     let types: Vec<ColumnType> = signature.columns.iter().map(|column| column.ctype).collect();
     use ColumnType::{Signed, Unsigned};
     assert_eq!(types, [Signed(2), Unsigned(1), Signed(8), Signed(4)]);
     assert_eq!(signature.columns[2].name, "arg4");
-    assert_eq!(signature.dropped[0].reason, DropReason::Unobservable(Reason::Xmm(0)));
+    assert_eq!(signature.dropped[0].reason, DropReason::Unobservable(Cause::Xmm(0)));
     let raw = Request { selection: "raw".to_owned(), ..Request::default() };
-    let Known::Signature(signature, program) = known(&stripped, &[], &raw, &["g"]).unwrap().remove(0) else { panic!() };
-    assert_eq!((signature.source, program.fetches.len()), (Source::Raw, 7));
+    let Lookup::Signature(signature, program) = known(&stripped, &[], &raw, &["g"]).unwrap().remove(0) else {
+        panic!()
+    };
+    assert_eq!((signature.source, program.fetches.len()), (SaidBy::Raw, 7));
 }
 
 #[test]
@@ -236,7 +238,7 @@ fn callers_that_contradict_each_other_are_not_believed() {
     let caller = "int g(long, int); int b(void); int main(void) { return g(1, 2) + b(); }";
     let program = build(folder.path(), "gcc", "main.c", caller, &["-g", "b.c", "g.so"]);
     let said = known(&stripped, &[program], &Request::default(), &["g"]).unwrap().remove(0);
-    assert_eq!(said, Known::Nothing(Unknown::Contradiction));
+    assert_eq!(said, Lookup::Nothing(NotKnown::Contradiction));
 }
 
 #[test]
@@ -260,7 +262,7 @@ end subroutine
     let column = |name: &str| signature.columns.iter().position(|column| column.name == name).unwrap();
     assert_eq!(signature.columns[column("n")].ctype, ColumnType::Signed(4));
     // The length of the text comes last.
-    assert_eq!(signature.params.last().unwrap().location, Location::Register(Register::R8));
+    assert_eq!(signature.params.last().unwrap().location, AbiPlace::Register(Register::R8));
     let mut machine =
         Machine { memory: vec![(0x100, vec![7, 0, 0, 0]), (0x200, vec![1, 0, 0, 0])], ..Machine::default() };
     machine.set([0x100, 0x300, 0x400, 0x200, 5, 0]);
@@ -295,9 +297,9 @@ std::string text(int n) { return std::string(n, 'x'); }
         one(&path, "", "_ZN7Derived6methodE5PlainNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKi");
     let place = |number: usize| &signature.params[number].location;
     assert_eq!(signature.params[0].name, "this");
-    assert_eq!([place(0), place(1)], [&Location::Register(Register::Rdi), &Location::Register(Register::Rsi)]);
-    assert_eq!(place(2), &Location::Behind(Box::new(Location::Register(Register::Rdx))));
-    assert_eq!(place(3), &Location::Register(Register::Rcx));
+    assert_eq!([place(0), place(1)], [&AbiPlace::Register(Register::Rdi), &AbiPlace::Register(Register::Rsi)]);
+    assert_eq!(place(2), &AbiPlace::Behind(Box::new(AbiPlace::Register(Register::Rdx))));
+    assert_eq!(place(3), &AbiPlace::Register(Register::Rcx));
     let mut machine = Machine::default();
     machine.set([1, 7 | 9 << 32, 3, 4, 0, 0]);
     let mut words = [0; 16];
@@ -310,19 +312,19 @@ std::string text(int n) { return std::string(n, 'x'); }
     // Plain data stays what it is with functions, also defaulted ones; a member that copies in its own way changes it.
     let (signature, _) = one(&path, "", "_Z1f6Simple4HasSR6CopiesS_");
     let place = |number: usize| &signature.params[number].location;
-    assert_eq!(place(0), &Location::Register(Register::Rdi));
-    assert_eq!(place(1), &Location::Behind(Box::new(Location::Register(Register::Rsi))));
-    assert_eq!([place(2), place(3)], [&Location::Register(Register::Rdx), &Location::Register(Register::Rcx)]);
+    assert_eq!(place(0), &AbiPlace::Register(Register::Rdi));
+    assert_eq!(place(1), &AbiPlace::Behind(Box::new(AbiPlace::Register(Register::Rsi))));
+    assert_eq!([place(2), place(3)], [&AbiPlace::Register(Register::Rdx), &AbiPlace::Register(Register::Rcx)]);
     // A result that is no plain data is in memory of the caller, whose address comes first.
     let (signature, _) = one(&path, "", "_Z4textB5cxx11i");
-    assert_eq!(signature.params[0].location, Location::Register(Register::Rsi));
+    assert_eq!(signature.params[0].location, AbiPlace::Register(Register::Rsi));
     // Constructors of classes with virtual bases have hidden parameters: one for whole objects, more for parts.
     let (signature, _) = one(&path, "", "_ZN7DerivedC1Ei");
     let n = signature.params.iter().find(|param| param.name == "n").unwrap();
-    assert_eq!(n.location, Location::Register(Register::Rsi));
+    assert_eq!(n.location, AbiPlace::Register(Register::Rsi));
     let (signature, _) = one(&path, "", "_ZN7DerivedC2Ei");
     let n = signature.params.iter().find(|param| param.name == "n").unwrap();
-    assert_eq!(n.location, Location::Register(Register::Rdx));
+    assert_eq!(n.location, AbiPlace::Register(Register::Rdx));
 }
 
 #[test]
@@ -343,5 +345,5 @@ int main(int argc, char **argv) { return f(argc, 2, 3) + f(argc + 1, 2, 3); }";
     let changed: Vec<&str> = names.iter().map(String::as_str).filter(|name| name.starts_with("f.")).collect();
     assert!(!changed.is_empty(), "{names:?}");
     let known = known(&path, &[], &Request::default(), &changed).unwrap();
-    assert!(known.iter().all(|known| *known == Known::Nothing(Unknown::Changed)), "{known:?}");
+    assert!(known.iter().all(|known| *known == Lookup::Nothing(NotKnown::Changed)), "{known:?}");
 }

@@ -1,6 +1,6 @@
 //! A machine for fetch programs: registers, a stack and memory, as a probe meets them.
 
-use crate::{At, Code, Fetch, Op, Program, Register, Width};
+use crate::{At, Fetch, FetchProgram, Op, OpCode, Register, Width};
 
 /// The address of `errno`.
 const ERRNO: u64 = 0x7f00_0000_1234;
@@ -24,7 +24,7 @@ pub struct Machine {
 
 impl Machine {
     /// Runs the operations of one end of a call, on the words of the call; a bit for each that fails.
-    pub fn run(&self, program: &Program, at: At, words: &mut [u64; 16]) -> u16 {
+    pub fn run(&self, program: &FetchProgram, at: At, words: &mut [u64; 16]) -> u16 {
         let mut failed = 0;
         for (number, fetch) in program.fetches.iter().enumerate().filter(|(_, fetch)| fetch.op.at == at) {
             if self.step(fetch, words).is_none() {
@@ -41,12 +41,12 @@ impl Machine {
         let left = left.unwrap_or_default();
         let right = right.map_or(i64::from(number), u64::cast_signed);
         words[target] = match code {
-            Code::Register => width.extend(self.registers[number as usize]),
-            Code::Vector => word(self.vectors.get(number as usize * 16..)?, width)?,
-            Code::Stack => word(self.stack.get(number as usize..)?, width)?,
-            Code::Memory if (left, number) == (ERRNO, 0) => word(&self.errno.to_le_bytes(), width)?,
-            Code::Memory => word(self.at(left.wrapping_add_signed(i64::from(number)))?, width)?,
-            Code::Text => {
+            OpCode::Register => width.extend(self.registers[number as usize]),
+            OpCode::Vector => word(self.vectors.get(number as usize * 16..)?, width)?,
+            OpCode::Stack => word(self.stack.get(number as usize..)?, width)?,
+            OpCode::Memory if (left, number) == (ERRNO, 0) => word(&self.errno.to_le_bytes(), width)?,
+            OpCode::Memory => word(self.at(left.wrapping_add_signed(i64::from(number)))?, width)?,
+            OpCode::Text => {
                 let memory = self.at(left)?;
                 let text = memory.split(|&byte| byte == 0).next()?;
                 for (place, chunk) in words[target..]
@@ -63,15 +63,15 @@ impl Machine {
                 }
                 return Some(());
             }
-            Code::Result => width.extend(self.result),
-            Code::ErrnoAddress => ERRNO,
-            Code::Number => i64::from(number) as u64,
-            Code::Shift => width.extend(left >> number),
-            Code::Multiply => left.cast_signed().wrapping_mul(right) as u64,
-            Code::Add => left.cast_signed().wrapping_add(right) as u64,
-            Code::Subtract => left.cast_signed().wrapping_sub(right) as u64,
-            Code::Max => left.cast_signed().max(right) as u64,
-            Code::Min => left.cast_signed().min(right) as u64,
+            OpCode::Result => width.extend(self.result),
+            OpCode::ErrnoAddress => ERRNO,
+            OpCode::Number => i64::from(number) as u64,
+            OpCode::Shift => width.extend(left >> number),
+            OpCode::Multiply => left.cast_signed().wrapping_mul(right) as u64,
+            OpCode::Add => left.cast_signed().wrapping_add(right) as u64,
+            OpCode::Subtract => left.cast_signed().wrapping_sub(right) as u64,
+            OpCode::Max => left.cast_signed().max(right) as u64,
+            OpCode::Min => left.cast_signed().min(right) as u64,
         };
         Some(())
     }

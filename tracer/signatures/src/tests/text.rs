@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::libraries::{build, known};
 use crate::prototype::{self, Types};
-use crate::{Book, Error, Known, Request, Type, expression};
+use crate::{Book, Error, Lookup, Request, Type, expression};
 
 fn types() -> Types {
     prototype::known_types()
@@ -193,8 +193,8 @@ fn selections_choose_functions_and_columns() {
     let ask = |selection: &str| {
         let request = Request { selection: selection.to_owned(), ..Request::default() };
         let known = known(Path::new(&library), &[], &request, &["f", "g"])?;
-        let columns = |known: &Known| match known {
-            Known::Signature(signature, _) => {
+        let columns = |known: &Lookup| match known {
+            Lookup::Signature(signature, _) => {
                 signature.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>().join(" ")
             }
             other => format!("{other:?}"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use rtrace_exporters::{Destination, FORMATS, Format, Owner};
+use rtrace_exporters::{Destination, ExportFormat, FORMATS, Owner};
 use rtrace_plan::Pattern;
 
 use super::quantity::parse_time;
@@ -20,7 +20,7 @@ pub struct Export {
 
     /// Format to write
     #[arg(short, long, value_name = "FORMAT", value_parser = format())]
-    pub format: &'static Format,
+    pub format: &'static ExportFormat,
 
     /// File to write, `-` for stdout [default: the name of DIR with the extension of the format]
     #[arg(short, long, value_name = "PATH")]
@@ -70,10 +70,10 @@ fn beside(directory: &Path, extension: &str) -> PathBuf {
     PathBuf::from(format!("{stem}.{extension}"))
 }
 
-fn format() -> impl TypedValueParser<Value = &'static Format> {
+fn format() -> impl TypedValueParser<Value = &'static ExportFormat> {
     let words = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.summary));
     PossibleValuesParser::new(words)
-        .map(|name| Format::by_name(&name).expect("the parser lets only names of formats pass"))
+        .map(|name| ExportFormat::by_name(&name).expect("the parser lets only names of formats pass"))
 }
 
 pub(super) const EXAMPLES: &str = "\

@@ -10,7 +10,7 @@ use super::display::Display;
 /// Options of `rtrace info`.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Info {
+pub struct InfoArgs {
     /// Trace directory, or directory of a parallel job
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,

@@ -16,12 +16,12 @@ use super::address::parse_address;
 use super::choice::{MODE, Mode, one_of};
 use super::names::{Names, parse_counters};
 use super::quantity::{Budget, parse_budget, parse_buffer_size, parse_duration};
-use super::{Keep, Selection, Values};
+use super::{Keep, SelectionArgs, ValuesArgs};
 
 /// The options of the verbs that record.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
-pub struct Recording {
+pub struct RecordingArgs {
     /// Directory for the trace [default: PROGRAM-PID-DATE-TIME.rtrace]
     ///
     /// rtrace creates it; an existing directory must be empty. Under sudo it belongs to the user who called sudo. Under
@@ -178,17 +178,17 @@ pub struct Recording {
     // These have a heading of their own, which what follows them would get, too.
     /// Which values of calls.
     #[command(flatten)]
-    values: Values,
+    values: ValuesArgs,
 
     /// What is kept until something happens.
     #[command(flatten)]
     pub keep: Keep,
 }
 
-impl Recording {
+impl RecordingArgs {
     /// What is recorded, and how; `follow`: whether children are traced unasked, `budget`: the limit of the overhead if
     /// none is named.
-    pub fn options(&self, selection: &Selection, follow: bool, budget: Option<Percent>) -> anyhow::Result<Options> {
+    pub fn options(&self, selection: &SelectionArgs, follow: bool, budget: Option<Percent>) -> anyhow::Result<Options> {
         let is_limited = self.keep.keep.is_none() && !self.everywhere;
         let budget = self.budget.map_or(budget.filter(|_| is_limited), |Budget(budget)| budget);
         Ok(Options {

@@ -17,7 +17,7 @@ use super::waits::{Rule, parse_waiting, parse_working, waits};
 /// Options of `rtrace report`.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Report {
+pub struct ReportArgs {
     /// Trace directory, or directory of a parallel job
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
@@ -101,7 +101,7 @@ pub struct Report {
     pub display: Display,
 }
 
-impl Report {
+impl ReportArgs {
     /// Where the page goes, if one is asked for; it belongs to `owner`.
     pub fn page(&self, owner: Option<Owner>) -> Option<Destination> {
         self.html.as_deref().map(|path| destination(path, owner, rtrace_report::html::is_page))

@@ -18,7 +18,7 @@ use super::choice::{Choice, one_of};
 /// The options that choose functions.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Selection")]
-pub struct Selection {
+pub struct SelectionArgs {
     /// Library to trace: a name, a path, a glob, or `exe`; may be repeated
     ///
     /// `libfftw3.so` matches every version of that library in any directory, `libQt5*` every file with a matching
@@ -54,7 +54,7 @@ fn any_name() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|name| text_of(name.as_bytes()).into_owned())
 }
 
-impl Selection {
+impl SelectionArgs {
     /// These functions, recorded in no special way.
     ///
     /// # Errors

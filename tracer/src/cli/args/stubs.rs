@@ -6,7 +6,7 @@ use rtrace::stubs::Reach;
 /// The option of the verbs that start a command, or plan for one.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Stubs")]
-pub struct Stubs {
+pub struct StubsArgs {
     /// Use stubs for functions that are expensive to probe (about 10x cheaper)
     ///
     /// rtrace gives the command an audit library, through which the dynamic linker (glibc 2.35 or newer) binds calls to

@@ -8,7 +8,7 @@ use rtrace_signatures::Request;
 /// The options that choose values.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Arguments and results")]
-pub struct Values {
+pub struct ValuesArgs {
     /// Arguments and results: of all functions whose signature is known, or of those that SPEC names
     ///
     /// SPEC names functions and their columns: `read(count) -> result, errno; open(path:text)`. Functions may be globs;
@@ -28,7 +28,7 @@ pub struct Values {
     no_strings: bool,
 }
 
-impl Values {
+impl ValuesArgs {
     /// What is wanted of arguments and results, if anything is.
     pub fn request(&self) -> Option<Request> {
         (self.selection.is_some() || self.file.is_some()).then(|| Request {

@@ -194,7 +194,7 @@ fn open_cycle_counter() -> io::Result<OwnedFd> {
     };
     attributes.set_disabled(1);
     attributes.set_exclude_kernel(1);
-    rtrace::perf::open(attributes, rtrace::perf::Subject::Caller)
+    rtrace::perf::open(attributes, rtrace::perf::PerfSubject::Caller)
 }
 
 fn read_setting(path: &str) -> io::Result<String> {
@@ -207,7 +207,7 @@ fn unreadable(name: &'static str, setting: &str, error: &io::Error) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::CheckResult;
     use super::*;
 
     fn absent<T>() -> io::Result<T> {
@@ -216,36 +216,36 @@ mod tests {
 
     #[test]
     fn what_stops_tracing_says_no_and_what_to_do() {
-        assert_eq!(kernel("6.1.0", "aarch64").state, State::No);
-        assert_eq!(btf(absent()).state, State::No);
+        assert_eq!(kernel("6.1.0", "aarch64").state, CheckResult::No);
+        assert_eq!(btf(absent()).state, CheckResult::No);
         assert!(btf(absent()).remedy.is_some());
-        assert_eq!(kernel("6.1.0", "x86_64").state, State::Ok);
-        assert_eq!(btf(Ok(())).state, State::Ok);
+        assert_eq!(kernel("6.1.0", "x86_64").state, CheckResult::Ok);
+        assert_eq!(btf(Ok(())).state, CheckResult::Ok);
     }
 
     #[test]
     fn one_mechanism_is_enough() {
         let refused = || Err("refused".to_owned());
-        assert_eq!(attaching(Mechanism::Single, refused(), true).state, State::Note);
+        assert_eq!(attaching(Mechanism::Single, refused(), true).state, CheckResult::Note);
         let none_works = attaching(Mechanism::Single, refused(), false);
-        assert_eq!((none_works.state, none_works.remedy.as_deref()), (State::No, Some(NEWER_KERNEL)));
+        assert_eq!((none_works.state, none_works.remedy.as_deref()), (CheckResult::No, Some(NEWER_KERNEL)));
         let forbidden = attaching(Mechanism::Multi, Err("failed: Operation not permitted (os error 1)".into()), false);
         assert_eq!(forbidden.remedy.as_deref(), Some(MORE_RIGHTS));
-        assert_eq!(attaching(Mechanism::Multi, Ok(()), true).state, State::Ok);
+        assert_eq!(attaching(Mechanism::Multi, Ok(()), true).state, CheckResult::Ok);
     }
 
     #[test]
     fn expensive_returns_are_no_obstacle() {
-        assert_eq!(registers(Ok(())).state, State::Ok);
+        assert_eq!(registers(Ok(())).state, CheckResult::Ok);
         let check = registers(Err("the kernel refuses".to_owned()));
-        assert_eq!(check.state, State::Note);
+        assert_eq!(check.state, CheckResult::Note);
         assert!(check.detail.starts_with("the kernel refuses: the kernel single-steps `ret`"));
     }
 
     #[test]
     fn lockdown_is_read_between_the_brackets() {
         let mode = |text: &str| lockdown(Ok(text.to_owned()));
-        assert_eq!(mode("[none] integrity confidentiality").state, State::Ok);
+        assert_eq!(mode("[none] integrity confidentiality").state, CheckResult::Ok);
         assert!(mode("none [integrity] confidentiality").detail.starts_with("integrity: "));
         assert!(mode("none integrity [confidentiality]").detail.starts_with("confidentiality: "));
         assert_eq!(mode("").detail, "unknown");
@@ -255,15 +255,15 @@ mod tests {
     #[test]
     fn a_machine_without_counters_is_no_obstacle() {
         let check = hardware_counters(absent());
-        assert_eq!(check.state, State::Note);
+        assert_eq!(check.state, CheckResult::Note);
         assert!(check.detail.starts_with("virtual machine without PMU"));
-        assert_eq!(hardware_counters(Ok(())).state, State::Ok);
+        assert_eq!(hardware_counters(Ok(())).state, CheckResult::Ok);
     }
 
     #[test]
     fn an_interpreter_is_noted() {
-        assert_eq!(jit(Ok("0".to_owned())).state, State::Note);
-        assert_eq!(jit(Ok("1".to_owned())).state, State::Ok);
-        assert_eq!(jit(absent()).state, State::Note);
+        assert_eq!(jit(Ok("0".to_owned())).state, CheckResult::Note);
+        assert_eq!(jit(Ok("1".to_owned())).state, CheckResult::Ok);
+        assert_eq!(jit(absent()).state, CheckResult::Note);
     }
 }

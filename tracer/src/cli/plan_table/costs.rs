@@ -13,24 +13,24 @@ const SINGLE_STEP: u64 = 11_000;
 
 /// What calls cost.
 #[derive(Clone, Debug)]
-pub struct Costs {
+pub struct PlanCosts {
     kinds: Vec<CallCost>,
     /// Whether they were measured here.
     pub are_measured: bool,
 }
 
-impl Costs {
+impl PlanCosts {
     /// Those of this machine, or typical ones where they cannot be measured; `steps`: the programs do
     /// instructions themselves.
-    pub fn here(mechanism: Option<Mechanism>, steps: bool) -> Costs {
+    pub fn here(mechanism: Option<Mechanism>, steps: bool) -> PlanCosts {
         let load = |mechanism| Programs::load(&LoadOptions { steps, ..LoadOptions::plain(mechanism) }).ok();
         let programs = mechanism.and_then(load);
         let kinds = programs.map(|programs| calibrate(&programs, steps)).unwrap_or_default();
-        if kinds.is_empty() { Costs::typical() } else { Costs { kinds, are_measured: true } }
+        if kinds.is_empty() { PlanCosts::typical() } else { PlanCosts { kinds, are_measured: true } }
     }
 
     /// Those of a virtual machine.
-    pub fn typical() -> Costs {
+    pub fn typical() -> PlanCosts {
         let mut kinds = Vec::new();
         for (single_stepped, written, enter) in
             [(false, false, EMULATED), (true, false, SINGLE_STEP), (false, true, WRITTEN)]
@@ -40,7 +40,7 @@ impl Costs {
                 kinds.push(CallCost { single_stepped, written, exit, inner: 0, whole, spread: 0 });
             }
         }
-        Costs { kinds, are_measured: false }
+        PlanCosts { kinds, are_measured: false }
     }
 
     /// What one call adds to the program's CPU time, in nanoseconds; through the dynamic linker, where

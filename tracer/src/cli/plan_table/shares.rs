@@ -9,16 +9,16 @@ use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion};
 use crate::cli::sampled;
 
 /// Samples by function.
-pub struct Shares<'a> {
+pub struct SampleShares<'a> {
     sampled: &'a Sampled,
     functions: HashMap<RegionId, u64>,
 }
 
-impl Shares<'_> {
+impl SampleShares<'_> {
     /// For a plan.
-    pub fn of<'a>(plan: &Plan, sampled: &'a Sampled) -> Shares<'a> {
+    pub fn of<'a>(plan: &Plan, sampled: &'a Sampled) -> SampleShares<'a> {
         let functions = plan.libraries.iter().flat_map(|library| sampled.of_functions(library)).collect();
-        Shares { sampled, functions }
+        SampleShares { sampled, functions }
     }
 
     /// Samples in a function itself, without what it calls.

@@ -20,7 +20,7 @@ const MOST_PROBLEMS: u32 = 10;
 
 /// What was heard.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum PluginAnswer {
     /// The first line.
     Declared(Vec<Metric>),
     /// A value.
@@ -30,30 +30,30 @@ pub(super) enum Heard {
 }
 
 /// Reads until the output ends or nobody listens.
-pub(super) fn read(output: impl Read, first: MetricId, heard: &SyncSender<Heard>) {
+pub(super) fn read(output: impl Read, first: MetricId, heard: &SyncSender<PluginAnswer>) {
     let mut output = BufReader::new(output);
     let mut text = Vec::new();
-    if !matches!(next_line(&mut output, &mut text), Line::Whole) {
+    if !matches!(next_line(&mut output, &mut text), PluginLine::Whole) {
         return;
     }
     let metrics = match line::declaration(&String::from_utf8_lossy(&text), first) {
         Ok(metrics) => metrics,
         Err(problem) => {
             // Nobody listens only when rtrace ends.
-            let _ = heard.send(Heard::Problem(problem));
+            let _ = heard.send(PluginAnswer::Problem(problem));
             return;
         }
     };
     let mut listener = Listener { heard, problems: 0 };
-    if heard.send(Heard::Declared(metrics.clone())).is_err() {
+    if heard.send(PluginAnswer::Declared(metrics.clone())).is_err() {
         return;
     }
     let mut series: HashMap<(MetricId, u32), Timestamp> = HashMap::new();
     loop {
         let line = match next_line(&mut output, &mut text) {
-            Line::End => return,
-            Line::TooLong => None,
-            Line::Whole => Some(String::from_utf8_lossy(&text)),
+            PluginLine::End => return,
+            PluginLine::TooLong => None,
+            PluginLine::Whole => Some(String::from_utf8_lossy(&text)),
         };
         let sample = line.as_deref().and_then(|line| line::value(line, &metrics, host::now()));
         let told = match sample {
@@ -87,13 +87,13 @@ fn is_in_order(series: &mut HashMap<(MetricId, u32), Timestamp>, sample: &Sample
 struct Gone;
 
 struct Listener<'a> {
-    heard: &'a SyncSender<Heard>,
+    heard: &'a SyncSender<PluginAnswer>,
     problems: u32,
 }
 
 impl Listener<'_> {
     fn value(&mut self, sample: Sample) -> Result<(), Gone> {
-        match self.heard.try_send(Heard::Value(sample)) {
+        match self.heard.try_send(PluginAnswer::Value(sample)) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(_)) => self.problem("values come too fast: some were dropped".to_owned()),
             Err(TrySendError::Disconnected(_)) => Err(Gone),
@@ -108,27 +108,27 @@ impl Listener<'_> {
             number if number == MOST_PROBLEMS + 1 => "more problems follow, which are not told".to_owned(),
             _ => return Ok(()),
         };
-        self.heard.send(Heard::Problem(problem)).map_err(|_| Gone)
+        self.heard.send(PluginAnswer::Problem(problem)).map_err(|_| Gone)
     }
 }
 
-enum Line {
+enum PluginLine {
     Whole,
     TooLong,
     End,
 }
 
 /// Reads a line without its end; of one that is too long, skips the rest.
-fn next_line(output: &mut impl BufRead, text: &mut Vec<u8>) -> Line {
+fn next_line(output: &mut impl BufRead, text: &mut Vec<u8>) -> PluginLine {
     text.clear();
     match output.by_ref().take(LONGEST_LINE).read_until(b'\n', text) {
-        Err(_) | Ok(0) => return Line::End,
-        Ok(_) if text.last() == Some(&b'\n') || (text.len() as u64) < LONGEST_LINE => return Line::Whole,
+        Err(_) | Ok(0) => return PluginLine::End,
+        Ok(_) if text.last() == Some(&b'\n') || (text.len() as u64) < LONGEST_LINE => return PluginLine::Whole,
         Ok(_) => {}
     }
     match output.skip_until(b'\n') {
-        Ok(_) => Line::TooLong,
-        Err(_) => Line::End,
+        Ok(_) => PluginLine::TooLong,
+        Err(_) => PluginLine::End,
     }
 }
 
@@ -145,9 +145,9 @@ mod tests {
         let (mut values, mut problems) = (0, Vec::new());
         for heard in receiver {
             match heard {
-                Heard::Declared(_) => {}
-                Heard::Value(_) => values += 1,
-                Heard::Problem(problem) => problems.push(problem),
+                PluginAnswer::Declared(_) => {}
+                PluginAnswer::Value(_) => values += 1,
+                PluginAnswer::Problem(problem) => problems.push(problem),
             }
         }
         (values, problems)

@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::super::super::flow::{Flow, Place};
+use super::super::super::flow::{EdgeEnd, EventFlow};
 
 /// Loops within loops, at the most: what looks like more has no structure to show.
 const DEEPEST: usize = 12;
@@ -25,7 +25,7 @@ pub(super) struct Loop {
 }
 
 /// The callees in order, and the loops among them, the outer ones first.
-pub(super) fn arranged(flow: &Flow, caller: Option<usize>, callees: Vec<usize>) -> (Vec<usize>, Vec<Loop>) {
+pub(super) fn arranged(flow: &EventFlow, caller: Option<usize>, callees: Vec<usize>) -> (Vec<usize>, Vec<Loop>) {
     let graph = Graph::of(flow, caller, &callees);
     let mut arrangement = Arrangement { graph: &graph, order: Vec::new(), spans: Vec::new() };
     arrangement.arrange(&Vec::from_iter(0..callees.len()), 0);
@@ -47,21 +47,21 @@ struct Graph {
 }
 
 impl Graph {
-    fn of(flow: &Flow, caller: Option<usize>, callees: &[usize]) -> Graph {
+    fn of(flow: &EventFlow, caller: Option<usize>, callees: &[usize]) -> Graph {
         let places: HashMap<usize, usize> = callees.iter().enumerate().map(|(place, &node)| (node, place)).collect();
-        let followers = |from: Place| {
+        let followers = |from: EdgeEnd| {
             let edges = flow.leaving(from).filter_map(|(to, edge)| match to {
-                Place::Call(to) => Some((*places.get(&to)?, edge.count)),
+                EdgeEnd::Call(to) => Some((*places.get(&to)?, edge.count)),
                 _ => None,
             });
             edges.collect::<Vec<_>>()
         };
         let mut begins = vec![0; callees.len()];
-        for (place, count) in followers(Place::Begin(caller)) {
+        for (place, count) in followers(EdgeEnd::Begin(caller)) {
             begins[place] = count;
         }
-        let is_last = |&node: &usize| flow.leaving(Place::Call(node)).any(|(to, _)| matches!(to, Place::End(_)));
-        let followers = callees.iter().map(|&node| followers(Place::Call(node))).collect();
+        let is_last = |&node: &usize| flow.leaving(EdgeEnd::Call(node)).any(|(to, _)| matches!(to, EdgeEnd::End(_)));
+        let followers = callees.iter().map(|&node| followers(EdgeEnd::Call(node))).collect();
         Graph::new(followers, begins, callees.iter().map(is_last).collect())
     }
 

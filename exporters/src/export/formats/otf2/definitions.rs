@@ -7,10 +7,10 @@ use std::path::Path;
 use rtrace_model::{Base, Ending, Metric, RegionId, Span, known};
 
 use super::super::super::remarks::remarks;
-use super::super::super::samples::Owner;
-use super::super::super::step::Step;
-use super::super::super::{ExportError, Source};
-use super::encoding::{Anchor, Chunks, DEFINITION_CHUNK, PARAMETER_INT, Record};
+use super::super::super::samples::SeriesOwner;
+use super::super::super::step::PathStep;
+use super::super::super::{Excerpt, ExportError};
+use super::encoding::{Anchor, Chunks, DEFINITION_CHUNK, OtfRecord, PARAMETER_INT};
 use super::gathered::{Gathered, METRICS};
 use super::samples;
 
@@ -66,7 +66,7 @@ pub(super) fn ending_string(ending: Ending) -> u32 {
     1 + ending as u32
 }
 
-pub(super) fn anchor(source: &Source<'_>, gathered: &Gathered, definitions: u64) -> Result<Anchor, ExportError> {
+pub(super) fn anchor(source: &Excerpt<'_>, gathered: &Gathered, definitions: u64) -> Result<Anchor, ExportError> {
     let mut properties: Vec<(String, String)> = Vec::new();
     for (name, value) in remarks(source)? {
         let name = format!("RTRACE::{}", name.to_ascii_uppercase());
@@ -90,10 +90,10 @@ pub(super) fn anchor(source: &Source<'_>, gathered: &Gathered, definitions: u64)
 }
 
 /// Writes the file; returns the number of definitions.
-pub(super) fn write(source: &Source<'_>, gathered: &Gathered, path: &Path) -> Result<u64, ExportError> {
+pub(super) fn write(source: &Excerpt<'_>, gathered: &Gathered, path: &Path) -> Result<u64, ExportError> {
     let file = Chunks::create(path, DEFINITION_CHUNK)?;
     let mut definitions =
-        Definitions { file, written: 0, strings: HashMap::new(), groups: HashMap::new(), sockets: HashMap::new() };
+        OtfDefinitions { file, written: 0, strings: HashMap::new(), groups: HashMap::new(), sockets: HashMap::new() };
     definitions.clock(source, gathered)?;
     // These have the numbers that events refer to.
     for (number, text) in (0..).zip(&gathered.texts) {
@@ -110,9 +110,9 @@ pub(super) fn write(source: &Source<'_>, gathered: &Gathered, path: &Path) -> Re
         definitions.region(source, place, region)?;
     }
     for (place, path) in (0..).zip(&gathered.paths.all) {
-        let Step::Function(region) = path.step else { continue };
+        let PathStep::Function(region) = path.step else { continue };
         let parent = path.parent.map_or(UNDEFINED, |parent| parent as u32);
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         record.int(place).int(parent).int(gathered.places[&region]);
         definitions.put(kind::CALLPATH, &record)?;
     }
@@ -123,8 +123,8 @@ pub(super) fn write(source: &Source<'_>, gathered: &Gathered, path: &Path) -> Re
 }
 
 /// What a program is called: a rank by its number, as tools for parallel jobs expect it.
-fn name_of(source: &Source<'_>, program: usize) -> String {
-    let name = source.step(Step::Program(program));
+fn name_of(source: &Excerpt<'_>, program: usize) -> String {
+    let name = source.step(PathStep::Program(program));
     let programs = &source.threads.programs;
     let Some(rank) = programs[program].rank else { return name };
     match programs.iter().filter(|other| other.rank == Some(rank)).count() {
@@ -146,7 +146,7 @@ fn paradigm(symbol: &str) -> u8 {
     }
 }
 
-struct Definitions {
+struct OtfDefinitions {
     file: Chunks,
     written: u64,
     strings: HashMap<String, u32>,
@@ -156,8 +156,8 @@ struct Definitions {
     sockets: HashMap<u32, u32>,
 }
 
-impl Definitions {
-    fn put(&mut self, kind: u8, record: &Record) -> io::Result<()> {
+impl OtfDefinitions {
+    fn put(&mut self, kind: u8, record: &OtfRecord) -> io::Result<()> {
         self.written += 1;
         self.file.definition(kind, record)
     }
@@ -169,17 +169,17 @@ impl Definitions {
         }
         let place = self.strings.len() as u32;
         self.strings.insert(text.to_owned(), place);
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         record.int(place).text(text);
         self.put(kind::STRING, &record)?;
         Ok(place)
     }
 
-    fn clock(&mut self, source: &Source<'_>, gathered: &Gathered) -> io::Result<()> {
+    fn clock(&mut self, source: &Excerpt<'_>, gathered: &Gathered) -> io::Result<()> {
         let begin = source.header().begin;
         let (first, last) = gathered.span.unwrap_or((begin.monotonic, begin.monotonic));
         let realtime = begin.realtime_ns.wrapping_add(first.0).wrapping_sub(begin.monotonic.0);
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         record.long(NANOSECONDS).long(first.0).long(last.since(first)).long(realtime);
         self.put(kind::CLOCK_PROPERTIES, &record)
     }
@@ -187,7 +187,7 @@ impl Definitions {
     fn attribute(&mut self) -> io::Result<()> {
         let name = self.string("ending")?;
         let description = self.string("how the call ended, where it did not return")?;
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         record.int(ENDING).int(name).byte(super::TYPE_STRING).int(description);
         self.put(kind::ATTRIBUTE, &record)
     }
@@ -196,13 +196,13 @@ impl Definitions {
         const STRING: u8 = 0;
         const INT64: u8 = 1;
         let name = self.string(name)?;
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         record.int(number).int(name).byte(if kind == PARAMETER_INT { INT64 } else { STRING });
         self.put(kind::PARAMETER, &record)
     }
 
     /// The machine, and its one node.
-    fn system_tree(&mut self, source: &Source<'_>) -> io::Result<()> {
+    fn system_tree(&mut self, source: &Excerpt<'_>) -> io::Result<()> {
         let header = source.header();
         self.node(MACHINE, &header.host, "machine", UNDEFINED, domain::MACHINE)?;
         self.node(NODE, &header.host, "node", MACHINE, domain::SHARED_MEMORY)?;
@@ -214,7 +214,7 @@ impl Definitions {
 
     fn node(&mut self, node: u32, name: &str, class: &str, parent: u32, domain: u8) -> io::Result<()> {
         let (name, class) = (self.string(name)?, self.string(class)?);
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         record.int(node).int(name).int(class).int(parent);
         self.put(kind::SYSTEM_TREE_NODE, &record)?;
         record.clear();
@@ -234,11 +234,11 @@ impl Definitions {
     }
 
     /// Processes as location groups, threads as locations.
-    fn threads(&mut self, source: &Source<'_>, gathered: &Gathered) -> io::Result<()> {
+    fn threads(&mut self, source: &Excerpt<'_>, gathered: &Gathered) -> io::Result<()> {
         for &(location, events) in &gathered.locations {
             let thread = source.threads.thread(location);
             let group = self.group(source, Some(thread.program))?;
-            let name = source.step(Step::Thread(location));
+            let name = source.step(PathStep::Thread(location));
             self.location(location.0.into(), &name, LOCATION_CPU_THREAD, events, group)?;
             self.property(kind::LOCATION_PROPERTY, location.0.into(), "tid", &thread.tid.to_string())?;
             if let Some(entered) = source.location(location).and_then(|location| location.calls_entered) {
@@ -251,13 +251,13 @@ impl Definitions {
 
     fn location(&mut self, location: u64, name: &str, of: u8, events: u64, group: u32) -> io::Result<()> {
         let name = self.string(name)?;
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         record.long(location).int(name).byte(of).long(events).int(group);
         self.put(kind::LOCATION, &record)
     }
 
     /// The location group of a program, or of what belongs to none; it is defined where it was not.
-    fn group(&mut self, source: &Source<'_>, program: Option<usize>) -> io::Result<u32> {
+    fn group(&mut self, source: &Excerpt<'_>, program: Option<usize>) -> io::Result<u32> {
         const PROCESS: u8 = 1;
         if let Some(&group) = self.groups.get(&program) {
             return Ok(group);
@@ -266,7 +266,7 @@ impl Definitions {
         self.groups.insert(program, group);
         let name = program.map_or("rtrace".to_owned(), |program| name_of(source, program));
         let name = self.string(&name)?;
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         record.int(group).int(name).byte(PROCESS).int(NODE).int(UNDEFINED);
         self.put(kind::LOCATION_GROUP, &record)?;
         if let Some(program) = program.map(|program| &source.threads.programs[program]) {
@@ -283,13 +283,13 @@ impl Definitions {
     /// A text about a location, a group of them, or a node.
     fn property(&mut self, kind: u8, of: u64, name: &str, value: &str) -> io::Result<()> {
         let (name, value) = (self.string(name)?, self.string(value)?);
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         // The value stands there twice: as versions before 2.0 had it, and with its type.
         record.long(of).int(name).int(value).byte(super::TYPE_STRING).int(value);
         self.put(kind, &record)
     }
 
-    fn region(&mut self, source: &Source<'_>, place: u32, id: RegionId) -> io::Result<()> {
+    fn region(&mut self, source: &Excerpt<'_>, place: u32, id: RegionId) -> io::Result<()> {
         /// What versions before 1.2 have in place of role and paradigm.
         const TYPE_FUNCTION: u8 = 3;
         const ROLE_FUNCTION: u8 = 1;
@@ -298,7 +298,7 @@ impl Definitions {
         let description = self.string(source.library_of(id))?;
         let (file, line) = source.begin_of(id);
         let file = file.map_or(Ok(UNDEFINED), |file| self.string(file))?;
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         record.int(place).int(name).int(description).byte(TYPE_FUNCTION);
         record.int(file).int(line.unwrap_or(0)).int(0); // source file, first and last line
         record.int(canonical).byte(ROLE_FUNCTION).byte(paradigm(&symbol)).int(0);
@@ -306,14 +306,14 @@ impl Definitions {
     }
 
     /// What calls have readings of, as one class.
-    fn call_metrics(&mut self, source: &Source<'_>) -> io::Result<()> {
+    fn call_metrics(&mut self, source: &Excerpt<'_>) -> io::Result<()> {
         const SYNCHRONOUS_STRICT: u8 = 0;
         const RECORDED_BY_CPU: u8 = 2;
         let metrics = super::metrics(source);
         if metrics.is_empty() {
             return Ok(());
         }
-        let mut class = Record::default();
+        let mut class = OtfRecord::default();
         class.int(METRICS).byte(metrics.len() as u8);
         for (place, metric) in (0..).zip(metrics) {
             self.member(place, metric, super::TYPE_UINT64, ACCUMULATED_SINCE_START)?;
@@ -324,7 +324,7 @@ impl Definitions {
     }
 
     /// A class for each metric beside the calls; an instance and a recorder for each series.
-    fn sampled_metrics(&mut self, source: &Source<'_>, gathered: &Gathered) -> io::Result<()> {
+    fn sampled_metrics(&mut self, source: &Excerpt<'_>, gathered: &Gathered) -> io::Result<()> {
         const ASYNCHRONOUS: u8 = 2;
         const RECORDED_BY_METRIC_LOCATION: u8 = 1;
         for (place, metric) in source.sampled_metrics().iter().enumerate() {
@@ -336,7 +336,7 @@ impl Definitions {
                 Span::UntilNext => ABSOLUTE_UNTIL_NEXT,
             };
             self.member(member, metric, super::TYPE_DOUBLE, mode)?;
-            let mut class = Record::default();
+            let mut class = OtfRecord::default();
             class.int(samples::class(source, place)).byte(1).int(member);
             class.byte(ASYNCHRONOUS).byte(RECORDED_BY_METRIC_LOCATION);
             self.put(kind::METRIC_CLASS, &class)?;
@@ -345,7 +345,7 @@ impl Definitions {
             let (group, (scope, of)) = self.scope(source, gathered, series.owner)?;
             let (metric, recorder) = (series.metric(), samples::recorder(place));
             self.location(recorder, &series.name(source), LOCATION_METRIC, values, group)?;
-            let mut instance = Record::default();
+            let mut instance = OtfRecord::default();
             instance.int(samples::instance(source, place)).int(samples::class(source, metric));
             instance.long(recorder).byte(scope).long(of);
             self.put(kind::METRIC_INSTANCE, &instance)?;
@@ -355,31 +355,33 @@ impl Definitions {
 
     /// The group of the recorder of what belongs to the owner, and the scope of its values: the kind
     /// and number of a definition.
-    fn scope(&mut self, source: &Source<'_>, gathered: &Gathered, owner: Owner) -> io::Result<(u32, (u8, u64))> {
+    fn scope(&mut self, source: &Excerpt<'_>, gathered: &Gathered, owner: SeriesOwner) -> io::Result<(u32, (u8, u64))> {
         const LOCATION: u8 = 0;
         const LOCATION_GROUP: u8 = 1;
         const SYSTEM_TREE_NODE: u8 = 2;
         match owner {
-            Owner::Thread(location) => {
+            SeriesOwner::Thread(location) => {
                 let group = self.group(source, Some(source.threads.thread(location).program))?;
                 // A thread without calls is no location of the archive.
                 let is_defined = gathered.locations.iter().any(|&(defined, _)| defined == location);
                 let scope = if is_defined { (LOCATION, location.0.into()) } else { (LOCATION_GROUP, group.into()) };
                 Ok((group, scope))
             }
-            Owner::Program(program) => {
+            SeriesOwner::Program(program) => {
                 let group = self.group(source, Some(program))?;
                 Ok((group, (LOCATION_GROUP, group.into())))
             }
-            Owner::Socket(socket) => Ok((self.group(source, None)?, (SYSTEM_TREE_NODE, self.socket(socket)?.into()))),
-            Owner::Node => Ok((self.group(source, None)?, (SYSTEM_TREE_NODE, NODE.into()))),
+            SeriesOwner::Socket(socket) => {
+                Ok((self.group(source, None)?, (SYSTEM_TREE_NODE, self.socket(socket)?.into())))
+            }
+            SeriesOwner::Node => Ok((self.group(source, None)?, (SYSTEM_TREE_NODE, NODE.into()))),
         }
     }
 
     fn member(&mut self, member: u32, metric: &Metric, value: u8, mode: u8) -> io::Result<()> {
         const TYPE_OTHER: u8 = 0;
         let (name, unit) = (self.string(&metric.name)?, self.string(&metric.unit)?);
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         record.int(member).int(name).int(name).byte(TYPE_OTHER).byte(mode);
         record.byte(value).byte(u8::from(metric.base == Base::Decimal));
         record.signed(metric.exponent.into()).int(unit);

@@ -41,28 +41,28 @@ const LONGEST_TEXT: usize = 1 << 20;
 
 /// The data of one record.
 #[derive(Debug, Default)]
-pub(super) struct Record(Vec<u8>);
+pub(super) struct OtfRecord(Vec<u8>);
 
-impl Record {
+impl OtfRecord {
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    pub(super) fn byte(&mut self, value: u8) -> &mut Record {
+    pub(super) fn byte(&mut self, value: u8) -> &mut OtfRecord {
         self.0.push(value);
         self
     }
 
-    pub(super) fn int(&mut self, value: u32) -> &mut Record {
+    pub(super) fn int(&mut self, value: u32) -> &mut OtfRecord {
         self.compressed(&value.to_le_bytes())
     }
 
-    pub(super) fn long(&mut self, value: u64) -> &mut Record {
+    pub(super) fn long(&mut self, value: u64) -> &mut OtfRecord {
         self.compressed(&value.to_le_bytes())
     }
 
     /// Appends a signed integer: negative ones take all their bytes.
-    pub(super) fn signed(&mut self, value: i64) -> &mut Record {
+    pub(super) fn signed(&mut self, value: i64) -> &mut OtfRecord {
         let bytes = value.to_le_bytes();
         let size = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         self.0.push(size as u8);
@@ -71,14 +71,14 @@ impl Record {
     }
 
     /// Appends a text with the zero that ends it, without control characters.
-    pub(super) fn text(&mut self, text: &str) -> &mut Record {
+    pub(super) fn text(&mut self, text: &str) -> &mut OtfRecord {
         let text = rtrace_model::escape(text);
         let end = (0..=LONGEST_TEXT.min(text.len())).rfind(|&end| text.is_char_boundary(end));
         self.0.extend(&text.as_bytes()[..end.unwrap_or(0)]);
         self.byte(0)
     }
 
-    fn compressed(&mut self, bytes: &[u8]) -> &mut Record {
+    fn compressed(&mut self, bytes: &[u8]) -> &mut OtfRecord {
         match bytes.iter().rposition(|&byte| byte != 0) {
             None => self.0.push(0x00),
             Some(_) if bytes.iter().all(|&byte| byte == 0xff) => self.0.push(0xff),
@@ -127,8 +127,8 @@ impl Chunks {
         &mut self,
         time: Timestamp,
         kind: u8,
-        event: &Record,
-        attributes: Option<(u8, &Record)>,
+        event: &OtfRecord,
+        attributes: Option<(u8, &OtfRecord)>,
     ) -> io::Result<()> {
         let Timestamp(time) = time;
         let more = attributes.map_or(0, |(_, record)| record.0.len() + RECORD_HEAD);
@@ -152,7 +152,7 @@ impl Chunks {
         Ok(())
     }
 
-    pub(super) fn definition(&mut self, kind: u8, record: &Record) -> io::Result<()> {
+    pub(super) fn definition(&mut self, kind: u8, record: &OtfRecord) -> io::Result<()> {
         self.make_room(record.0.len() + RECORD_HEAD)?;
         record.put(kind, &mut self.chunk);
         Ok(())
@@ -211,7 +211,7 @@ pub(super) struct Anchor {
 pub(super) fn anchor(path: &Path, anchor: &Anchor) -> io::Result<()> {
     const POSIX_FILES: u8 = 1;
     const NOT_COMPRESSED: u8 = 1;
-    let mut record = Record(vec![CHUNK_HEADER, LITTLE_ENDIAN]);
+    let mut record = OtfRecord(vec![CHUNK_HEADER, LITTLE_ENDIAN]);
     // Formats of this file and of the others, then the version of the library that is followed.
     record.text("OTF2").byte(3).byte(2).byte(3).byte(0).byte(2);
     record.0.extend((EVENT_CHUNK as u64).to_le_bytes());
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn integers_take_the_bytes_they_need() {
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         record.int(0).int(1).int(0x1234).int(u32::MAX).long(u64::MAX).long(1 << 40).signed(0).signed(-3);
         let expected = [&[0, 1, 1, 2, 0x34, 0x12, 0xff, 0xff, 6, 0, 0, 0, 0, 0, 1, 0, 8, 0xfd][..], &[0xff; 7]];
         assert_eq!(record.0, expected.concat());
@@ -253,8 +253,8 @@ mod tests {
     #[test]
     fn long_records_have_long_lengths() {
         let (mut short, mut long) = (Vec::new(), Vec::new());
-        Record(vec![7; 254]).put(9, &mut short);
-        Record(vec![7; 255]).put(9, &mut long);
+        OtfRecord(vec![7; 254]).put(9, &mut short);
+        OtfRecord(vec![7; 255]).put(9, &mut long);
         assert_eq!(short[..3], [9, 254, 7]);
         assert_eq!(long[..11], [9, 255, 255, 0, 0, 0, 0, 0, 0, 0, 7]);
     }

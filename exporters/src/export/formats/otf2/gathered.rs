@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use rtrace_model::{Ending, LocationId, RegionId, Timestamp};
 
-use super::super::super::paths::Paths;
+use super::super::super::paths::ExportPaths;
 use super::super::super::samples::Series;
-use super::super::super::step::Step;
+use super::super::super::step::PathStep;
 
 /// The class of the metrics that calls have readings of.
 pub(super) const METRICS: u32 = 0;
@@ -26,7 +26,7 @@ pub(super) struct Gathered {
     pub(super) series: Vec<(Series, u64)>,
     pub(super) regions: Vec<RegionId>,
     pub(super) places: HashMap<RegionId, u32>,
-    pub(super) paths: Paths,
+    pub(super) paths: ExportPaths,
     pub(super) span: Option<(Timestamp, Timestamp)>,
     /// Names of parameters with the kind of their events, in the order of their numbers.
     pub(super) parameters: Vec<(String, u8)>,
@@ -86,7 +86,7 @@ impl Gathered {
     /// The archive's number of a call path.
     pub(super) fn path(&mut self, parent: Option<usize>, region: RegionId) -> usize {
         self.region(region);
-        self.paths.place(parent, Step::Function(region))
+        self.paths.place(parent, PathStep::Function(region))
     }
 
     pub(super) fn at(&mut self, time: Timestamp) {

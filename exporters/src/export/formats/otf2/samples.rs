@@ -4,22 +4,22 @@
 use std::path::Path;
 
 use super::super::super::samples;
-use super::super::super::{ExportError, Source};
+use super::super::super::{Excerpt, ExportError};
 use super::TYPE_DOUBLE;
-use super::encoding::{self, Chunks, METRIC, Record};
+use super::encoding::{self, Chunks, METRIC, OtfRecord};
 use super::gathered::{Gathered, METRICS};
 
 /// Series written at once: each has a file and a chunk in memory.
 const AT_ONCE: usize = 64;
 
 /// The class of a metric, by its place among the sampled ones: behind that of the counters, if there is one.
-pub(super) fn class(source: &Source<'_>, metric: usize) -> u32 {
+pub(super) fn class(source: &Excerpt<'_>, metric: usize) -> u32 {
     let first = if super::metrics(source).is_empty() { METRICS } else { METRICS + 1 };
     first + metric as u32
 }
 
 /// The instance of a series, by its place: classes and instances share their numbers.
-pub(super) fn instance(source: &Source<'_>, series: usize) -> u32 {
+pub(super) fn instance(source: &Excerpt<'_>, series: usize) -> u32 {
     class(source, source.sampled_metrics().len()) + series as u32
 }
 
@@ -29,7 +29,7 @@ pub(super) fn recorder(series: usize) -> u64 {
 }
 
 /// Writes the event files of all series.
-pub(super) fn write(source: &Source<'_>, streams: &Path, gathered: &mut Gathered) -> Result<(), ExportError> {
+pub(super) fn write(source: &Excerpt<'_>, streams: &Path, gathered: &mut Gathered) -> Result<(), ExportError> {
     let series = samples::series(source)?;
     for (some, first) in series.chunks(AT_ONCE).zip((0..).step_by(AT_ONCE)) {
         let mut files = Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn write(source: &Source<'_>, streams: &Path, gathered: &mut Gathered
             files.push(Chunks::create(&path, size)?);
             super::local_definitions(streams, recorder(place))?;
         }
-        let mut record = Record::default();
+        let mut record = OtfRecord::default();
         samples::visit(source, some, |place, sample| {
             record.clear();
             record.int(instance(source, first + place)).byte(1).byte(TYPE_DOUBLE).long(sample.value.to_bits());
