@@ -40,7 +40,7 @@ const SECTIONS: [SectionId; 12] = [
 ];
 
 /// The sections of one file.
-pub type Sections = gimli::DwarfSections<Vec<u8>>;
+type Sections = gimli::DwarfSections<Vec<u8>>;
 
 /// Bytes of debug information, or of unwind tables.
 pub type Reader<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
@@ -57,9 +57,9 @@ pub struct DebugFile {
     /// Where it was found, as people are told.
     pub path: PathBuf,
     /// Its sections.
-    pub sections: Sections,
+    sections: Sections,
     /// Those of the file that it shares with others (`.gnu_debugaltlink`).
-    pub shared: Option<Sections>,
+    shared: Option<Sections>,
 }
 
 impl DebugFile {

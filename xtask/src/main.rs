@@ -10,6 +10,7 @@ mod fuzz;
 mod lines;
 mod lint;
 mod modules;
+mod names;
 mod packages;
 mod process;
 mod python;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use crate::files::{collect, has_extension};
-use crate::{arrows, lines, modules};
+use crate::{arrows, lines, modules, names};
 
 const LONGEST: usize = 800;
 /// Words that code no longer uses, each with the one that says it.
@@ -36,7 +36,9 @@ pub fn run() -> Result<()> {
     collect(crate::root(), &mut files, &|path| is_code(path) || has_extension(path, &["md", "toml"]))?;
     let shortened: Vec<PathBuf> = files.iter().map(|file| without_src(file)).collect();
     let mut faults = arrows::faults()?;
-    faults.extend(modules::faults(&lines::product()?));
+    let product = lines::product()?;
+    faults.extend(modules::faults(&product));
+    faults.extend(names::faults(&product));
     for file in &files {
         let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
         let name = file.strip_prefix(crate::root()).unwrap_or(file);
