@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::Path;
 
-use rtrace_exporters::TraceSet;
+use rtrace_exporters::{Cost, Costs, TraceSet, Traced};
 use rtrace_model::{
     Call, CallCost, ExitPolicy, FoldedPath, LocationId, Region, RegionId, counted, escape, format_ns, grouped,
 };
@@ -90,13 +90,10 @@ impl FunctionCost {
 /// The trace cannot be read, or does not say what tracing costs.
 pub fn suggest(directory: &Path) -> Result<Suggestion, Error> {
     let trace = TraceSet::open(directory)?;
-    let is_calibrated = |id| trace.header_of(id).is_some_and(|header| !header.calibration.is_empty());
-    if !trace.locations().iter().all(|location| is_calibrated(location.id)) {
-        return Err(Error::CostsUnknown);
-    }
+    let costs = Costs::of(&trace).ok_or(Error::CostsUnknown)?;
     let sites = trace.summary().map(|summary| summary.return_sites).unwrap_or_default();
     let stepped = sites.single_stepped as f64 / sites.hits.max(1) as f64;
-    let costs = CostVisitor { trace: &trace, stepped, costs: HashMap::new(), sums: HashMap::new() };
+    let costs = CostVisitor { trace: &trace, costs, stepped, sums: HashMap::new() };
     let (walk, _) = walk(&trace, Need::Paths, costs)?;
     let sums = walk.visitor.sums;
     let total = |of: fn(&FunctionCost) -> u64| sums.values().map(of).fold(0, u64::saturating_add);
@@ -169,44 +166,28 @@ fn quoted(name: &str) -> String {
 
 struct CostVisitor<'a> {
     trace: &'a TraceSet,
+    costs: Costs<'a>,
     /// The part of the hits of return sites that the kernel single-stepped: of which functions, is not known.
     stepped: f64,
-    costs: HashMap<(RegionId, LocationId), TimedCost>,
     sums: HashMap<RegionId, FunctionCost>,
 }
 
-/// What tracing a timed call and another one costs, in nanoseconds.
-#[derive(Clone, Copy, Default)]
-struct TimedCost {
-    timed: u64,
-    other: u64,
-    /// The longest duration of a short call: what tracing takes, and what of that is in the duration.
-    short: u64,
-}
-
 impl CostVisitor<'_> {
-    fn of(&mut self, region: RegionId, location: LocationId) -> TimedCost {
-        let (trace, stepped) = (self.trace, self.stepped);
-        *self.costs.entry((region, location)).or_insert_with(|| {
-            let costs = trace.header_of(location).map_or(&[][..], |header| header.calibration.as_slice());
-            let of = |is_timed| trace.region(region).and_then(|region| CallCost::of(costs, region, is_timed));
-            let (timed, other) = (of(true), of(false));
-            let short = timed.map_or(0, |cost| cost.whole.saturating_add(cost.inner));
-            let is_at_site = timed.is_some_and(|cost| cost.exit == ExitPolicy::ReturnSite);
-            let step = CallCost::of_step(costs).filter(|_| is_at_site).unwrap_or(0) as f64 * stepped;
-            let timed = timed.map_or(0, |cost| cost.whole.saturating_add(step as u64));
-            TimedCost { timed, other: other.map_or(0, |cost| cost.whole), short }
-        })
-    }
-
-    fn add(&mut self, region: RegionId, cost: TimedCost, calls: u64, timed: u64, short: u64) {
+    /// Adds calls, of which so many are timed and `short` tells how many take no longer than that.
+    fn add(&mut self, call: (RegionId, LocationId), calls: u64, timed: u64, short: impl FnOnce(u64) -> u64) {
+        let (region, location) = call;
+        let of = |calls, stamped| Traced { region, location, calls, stamped, share_returns: false };
+        // What tracing takes, and what of that is in the duration.
+        let Cost { inner, whole, .. } = self.costs.cost(&of(1, 1));
+        let is_at_site = self.trace.region(region).is_some_and(|region| region.exit == ExitPolicy::ReturnSite);
+        let calibration = self.trace.header_of(location).map_or(&[][..], |header| header.calibration.as_slice());
+        let step = CallCost::of_step(calibration).filter(|_| is_at_site).unwrap_or(0) as f64 * self.stepped;
+        let cost = self.costs.cost(&of(calls, timed)).whole.saturating_add((step as u64).saturating_mul(timed));
         let sums = self.sums.entry(region).or_default();
         sums.calls = sums.calls.saturating_add(calls);
         sums.timed = sums.timed.saturating_add(timed);
-        sums.short = sums.short.saturating_add(short);
-        let others = calls.saturating_sub(timed);
-        let taken = cost.timed.saturating_mul(timed).saturating_add(cost.other.saturating_mul(others));
-        sums.cost = sums.cost.saturating_add(taken);
+        sums.short = sums.short.saturating_add(short(whole.saturating_add(inner)));
+        sums.cost = sums.cost.saturating_add(cost);
     }
 }
 
@@ -214,26 +195,27 @@ impl Visitor for CostVisitor<'_> {
     type Mark = ();
 
     fn visit(&mut self, call: &Call, _: Caller<'_, ()>) {
-        let cost = self.of(call.region, call.location);
         let duration = call.duration.filter(|_| call.is_timed());
-        let is_short = duration.is_some_and(|duration| duration <= cost.short);
-        self.add(call.region, cost, 1, u64::from(duration.is_some()), u64::from(is_short));
+        let short = |limit| u64::from(duration.is_some_and(|duration| duration <= limit));
+        self.add((call.region, call.location), 1, u64::from(duration.is_some()), short);
     }
 
     fn enclose(&mut self, _: &Call, _: Caller<'_, ()>) {}
 
     fn visit_path(&mut self, path: &FoldedPath, _: Caller<'_, ()>) {
-        let cost = self.of(path.region, path.location);
-        let sum = |counts: &mut dyn Iterator<Item = (u64, u64)>| {
-            let short = counts.filter(|(duration, _)| *duration <= cost.short);
-            short.fold(0_u64, |sum, (_, calls)| sum.saturating_add(calls))
+        let short = |limit| {
+            let sum = |counts: &mut dyn Iterator<Item = (u64, u64)>| {
+                counts
+                    .filter(|(duration, _)| *duration <= limit)
+                    .fold(0, |sum, (_, calls)| u64::saturating_add(sum, calls))
+            };
+            match &path.detail {
+                Some(detail) => sum(&mut detail.durations.iter().copied()),
+                // Durations are known by powers of two: their middle decides.
+                None => sum(&mut (0..).zip(&path.histogram).map(|(bucket, &calls)| ((1_u64 << bucket) * 3 / 4, calls))),
+            }
         };
-        let short = match &path.detail {
-            Some(detail) => sum(&mut detail.durations.iter().copied()),
-            // Durations are known by powers of two: their middle decides.
-            None => sum(&mut (0..).zip(&path.histogram).map(|(bucket, &calls)| ((1_u64 << bucket) * 3 / 4, calls))),
-        };
-        self.add(path.region, cost, path.calls, path.timed, short);
+        self.add((path.region, path.location), path.calls, path.timed, short);
     }
 }
 
