@@ -164,14 +164,14 @@ fn representatives(pids: &[u32]) -> Vec<Representative> {
 
 /// What was counted of a function in all looks.
 #[derive(Clone, Copy)]
-struct Counted<'p> {
+struct CountedFunction<'p> {
     planned: &'p PlannedRegion,
     hits: u64,
     /// Nanoseconds of CPU time that the process had for itself meanwhile.
     own: f64,
 }
 
-impl Counted<'_> {
+impl CountedFunction<'_> {
     fn is_unsure(&self, is_cut_short: bool) -> bool {
         self.hits < FEWEST && self.own < LOOK && (self.hits > 0 || is_cut_short)
     }
@@ -183,7 +183,7 @@ impl Counted<'_> {
 }
 
 /// What was counted of a group of functions.
-struct Look {
+struct GroupCounts {
     /// Calls of each.
     hits: Vec<u64>,
     /// CPU time in nanoseconds that the process had for itself meanwhile.
@@ -208,7 +208,8 @@ impl Looking<'_> {
     /// CPU time that the process would use without.
     fn look_at_all(&mut self, file: &Pinned, regions: &[PlannedRegion]) -> Result<Vec<(RegionId, f64)>, Error> {
         let mut costs = Vec::new();
-        let mut left: Vec<Counted<'_>> = regions.iter().map(|planned| Counted { planned, hits: 0, own: 0.0 }).collect();
+        let mut left: Vec<CountedFunction<'_>> =
+            regions.iter().map(|planned| CountedFunction { planned, hits: 0, own: 0.0 }).collect();
         for looks in 1..=MOST_LOOKS {
             let mut unsure = Vec::new();
             for group in left.chunks_mut(GROUP) {
@@ -234,7 +235,7 @@ impl Looking<'_> {
     }
 
     /// Counts the calls of some functions of a file.
-    fn look(&mut self, file: &Pinned, group: &[Counted<'_>]) -> Result<Look, Error> {
+    fn look(&mut self, file: &Pinned, group: &[CountedFunction<'_>]) -> Result<GroupCounts, Error> {
         let Representative { pid, cpus, .. } = *self.representative;
         let regions: Vec<_> = group.iter().map(|counted| counted.planned).collect();
         let regions = regions.as_slice();
@@ -259,7 +260,7 @@ impl Looking<'_> {
         let all = since(&begin, &self.counted(regions));
         let harm = hit(&all) + all.iter().sum::<u64>() as f64 * overhead::after(self.limit.costs);
         thread::sleep(self.pause(harm / cpus));
-        Ok(Look { is_cut_short: time < LOOK && hits.iter().sum::<u64>() >= ENOUGH, hits, own })
+        Ok(GroupCounts { is_cut_short: time < LOOK && hits.iter().sum::<u64>() >= ENOUGH, hits, own })
     }
 
     /// Nanoseconds that a call of a function costs which is counted only.
