@@ -77,22 +77,42 @@ impl Module {
 /// # Errors
 /// As [`AddressSpace::of`].
 pub fn of_process(pid: u32) -> Result<Vec<Module>, Error> {
+    of_process_again(pid, &[])
+}
+
+/// The same where it was read before: only files that were not `known` then, or are mapped otherwise now, are opened. That
+/// is most of the time that it takes.
+///
+/// # Errors
+/// As [`AddressSpace::of`].
+pub fn of_process_again(pid: u32, known: &[Module]) -> Result<Vec<Module>, Error> {
     let space = AddressSpace::of(pid)?;
-    let mut modules = group(pid, &space);
-    modules.retain(|(module, _)| is_elf(&module.open_path()));
-    for (module, file) in &mut modules {
-        // Some file systems show other numbers in the list of mappings than `stat` does.
-        if let Ok(metadata) = fs::metadata(module.open_path()) {
-            module.device = metadata.dev();
-            module.inode = metadata.ino();
-        }
-        let is_it = |path: &PathBuf| {
-            fs::metadata(in_root(pid, path))
-                .is_ok_and(|found| (found.dev(), found.ino()) == (module.device, module.inode))
-        };
-        module.path = file.other_paths().find(is_it).unwrap_or(file.path());
+    let known: HashMap<_, _> = known.iter().map(|module| ((module.device, module.inode), module)).collect();
+    let is_same = |known: &&&Module, now: &Module| known.pid == pid && known.mappings == now.mappings;
+    let look = |(module, file): (Module, MappedFile<'_>)| {
+        let same = known.get(&(module.device, module.inode)).filter(|known| is_same(known, &module));
+        same.map_or_else(|| look_at(module, &file), |&known| Some(known.clone()))
+    };
+    Ok(group(pid, &space).into_iter().filter_map(look).collect())
+}
+
+/// The file with the numbers and the path that it has outside of the list of mappings; none if it is no ELF file.
+fn look_at(mut module: Module, file: &MappedFile<'_>) -> Option<Module> {
+    let path = module.open_path();
+    if !is_elf(&path) {
+        return None;
     }
-    Ok(modules.into_iter().map(|(module, _)| module).collect())
+    // Some file systems show other numbers in the list of mappings than `stat` does.
+    if let Ok(metadata) = fs::metadata(path) {
+        module.device = metadata.dev();
+        module.inode = metadata.ino();
+    }
+    let is_it = |path: &PathBuf| {
+        fs::metadata(in_root(module.pid, path))
+            .is_ok_and(|found| (found.dev(), found.ino()) == (module.device, module.inode))
+    };
+    module.path = file.other_paths().find(is_it).unwrap_or(file.path());
+    Some(module)
 }
 
 /// The program that the process runs.

@@ -31,6 +31,8 @@ pub struct AddressSpaces {
 struct SharedSpaces {
     /// The spaces as they were seen last.
     files: HashMap<u32, SpaceFiles>,
+    /// The same of forgotten ones: most of it is still so.
+    stale: HashMap<u32, SpaceFiles>,
     /// How often a space was forgotten.
     forgotten: u64,
 }
@@ -55,7 +57,9 @@ impl AddressSpaces {
     /// Other files are mapped in a space than were: it is read again when any thread next asks about it.
     pub fn forget(&mut self, space: u32) {
         let mut shared = self.shared();
-        shared.files.remove(&space);
+        if let Some(files) = shared.files.remove(&space) {
+            shared.stale.insert(space, files);
+        }
         shared.forgotten += 1;
     }
 
@@ -81,13 +85,13 @@ impl AddressSpaces {
     }
 
     /// The file that a process maps at an address, and the offset in it; none where there is no file, or the process
-    /// has ended before anybody looked. `met` gets the files of the space whenever they are new here.
+    /// has ended before anybody looked. `met` gets those of the space's files that are new here.
     pub fn find(
         &mut self,
         pid: u32,
         space: u32,
         address: u64,
-        mut met: impl FnMut(&[Module]),
+        mut met: impl FnMut(Vec<&Module>),
     ) -> Option<(&Module, u64)> {
         self.follow();
         if !self.has(space, address) && self.fresh.insert(space) {
@@ -96,7 +100,7 @@ impl AddressSpaces {
                 self.learn(space, files, &mut met);
             }
             if !self.has(space, address)
-                && let Ok(files) = modules::of_process(pid)
+                && let Ok(files) = modules::of_process_again(pid, &self.known_before(space))
             {
                 let files = SpaceFiles::from(files);
                 self.shared().files.insert(space, Arc::clone(&files));
@@ -104,6 +108,12 @@ impl AddressSpaces {
             }
         }
         find(self.known.get(&space)?, address)
+    }
+
+    /// The files of a space as any thread has read them last.
+    fn known_before(&self, space: u32) -> SpaceFiles {
+        let shared = self.shared();
+        shared.files.get(&space).or_else(|| shared.stale.get(&space)).cloned().unwrap_or_default()
     }
 
     /// The files of a space as they were last read here.
@@ -124,10 +134,12 @@ impl AddressSpaces {
         self.known.get(&space).is_some_and(|files| find(files, address).is_some())
     }
 
-    fn learn(&mut self, space: u32, files: SpaceFiles, met: &mut impl FnMut(&[Module])) {
-        if !self.known.get(&space).is_some_and(|known| Arc::ptr_eq(known, &files)) {
-            met(&files);
-            self.known.insert(space, files);
+    fn learn(&mut self, space: u32, files: SpaceFiles, met: &mut impl FnMut(Vec<&Module>)) {
+        let known = self.known.insert(space, Arc::clone(&files)).unwrap_or_default();
+        if !Arc::ptr_eq(&known, &files) {
+            let id = |module: &Module| (module.pid, module.device, module.inode);
+            let known: HashSet<_> = known.iter().map(id).collect();
+            met(files.iter().filter(|module| !known.contains(&id(module))).collect());
         }
     }
 

@@ -63,6 +63,7 @@ static __always_inline bool tell_address(const struct rt_arrival_key *key, const
 #define MOST_STEPS (1 << 23) /* of a loop, as the kernel has it */
 
 #define ASKED_SHIFT 20 /* nanoseconds by which the time of asking is told */
+#define LONGEST_ASKED 16 /* in that unit: later, nobody waits for the answer any more */
 
 /*
  * Asks user space about a return address, once; `flags`: BPF_NOEXIST where nothing may be known of it. What user space
@@ -169,7 +170,7 @@ __noinline u64 answer(u64 address, u32 space)
 	struct rt_arrival *known = bpf_map_lookup_elem(&arrivals, &wait.key);
 
 	if (known && known->kind == RT_ARRIVAL_ASKED && waiting < most_waiting &&
-	    (u32)(bpf_ktime_get_ns() >> ASKED_SHIFT) - known->words < 2) {
+	    (u32)(bpf_ktime_get_ns() >> ASKED_SHIFT) - known->words < LONGEST_ASKED) {
 		wait_for(&for_sites, &wait, wait_for_site_step);
 		known = bpf_map_lookup_elem(&arrivals, &wait.key);
 		see_answer(&for_sites, &wait, !known || known->kind != RT_ARRIVAL_ASKED);

@@ -39,9 +39,6 @@ impl ReturnSites<'_> {
                 Decision::Place(file, sites) => placements.entry((question.pid, file)).or_default().extend(sites),
             }
         }
-        for (pid, files) in self.spaces.take_met() {
-            self.jumps.place(pid, &files)?;
-        }
         for ((pid, file), sites) in placements {
             let Some(path) = self.callers.path(file) else { continue };
             let space = sites.iter().find_map(|site| self.placed[site.id as usize].met.first());
@@ -70,7 +67,14 @@ impl ReturnSites<'_> {
             self.programs.prime(&primed)?;
             self.share(pid, file, &offsets);
         }
-        answers.into_iter().try_for_each(|(space, arrivals)| self.programs.set_arrivals(space, &arrivals))
+        for (space, arrivals) in answers {
+            self.programs.set_arrivals(space, &arrivals)?;
+        }
+        // Nobody waits for these.
+        for (pid, files) in self.spaces.take_met() {
+            self.jumps.place(pid, &files)?;
+        }
+        Ok(())
     }
 
     /// What is to become of a return address.

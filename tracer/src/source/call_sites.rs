@@ -238,7 +238,7 @@ impl CallSites {
     /// The same of what the process maps now.
     fn find_now(&mut self, pid: u32, (space, address): Place) -> Option<(FileId, String, u64)> {
         let CallSites { spaces, files, .. } = self;
-        let keep = |modules: &[Module]| {
+        let keep = |modules: Vec<&Module>| {
             for module in modules {
                 let id = (module.device, module.inode);
                 let path = || module.path.clone();
