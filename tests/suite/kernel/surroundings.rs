@@ -128,7 +128,7 @@ fn run_with_two_capabilities(folder: &TempDir) -> Option<Command> {
     Some(command)
 }
 
-/// As README says, where many sites share a link.
+/// As docs/limits.md says, where many sites share a link.
 #[test]
 fn two_capabilities_suffice() {
     let Some(_turn) = Turn::take() else { return };
