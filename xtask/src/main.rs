@@ -44,6 +44,8 @@ enum Task {
     Screens,
     /// Install what the tests need and run them all, as root with those that trace
     Test,
+    /// Run what CI runs: lint, then test
+    Ci,
     /// Check the sources: form, licences, Rust version, warnings, documents, fuzz targets, rebuilds
     Lint {
         /// Checks to run; all if none is given
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Screens => screens::run(),
         Task::Test => test::run(),
+        Task::Ci => lint::run(&[]).and_then(|()| test::run()),
         Task::Lint { checks } => lint::run(&checks),
         Task::Tidy => tidy::run(),
         Task::Lines => lines::run(),

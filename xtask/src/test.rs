@@ -2,14 +2,16 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::counts::Counts;
 use crate::{packages, process, python};
 
-/// Installs what is missing, runs every test, and ends with a line of counts.
+/// Installs what is missing, runs every test, and ends with a line of counts, after the time of each step.
 pub fn run() -> Result<()> {
+    let start = Instant::now();
     packages::require(packages::BUILD)?;
     match packages::require(packages::TEST).and_then(|()| python::prepare()) {
         Err(error) if !packages::is_root() => println!("some tests will be skipped: {error}"),
@@ -18,7 +20,10 @@ pub fn run() -> Result<()> {
     if !packages::is_root() {
         println!("not root: tests that trace will be skipped");
     }
+    println!("test packages: {:.0} s", start.elapsed().as_secs_f64());
+    let start = Instant::now();
     let (counts, success) = run_tests()?;
+    println!("tests: {:.0} s", start.elapsed().as_secs_f64());
     println!("{counts}");
     if !success {
         bail!("failed to pass all tests");
