@@ -17,6 +17,7 @@ mod export;
 mod info;
 mod interrupt;
 mod libs;
+mod man;
 mod message;
 mod pick;
 mod plan;
@@ -117,6 +118,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Info(options) => info::info(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
+        Verb::Man(options) => man::man(options),
     }
 }
 

@@ -118,6 +118,9 @@ pub enum Verb {
     Doctor(Doctor),
     /// Print shell completions
     Completions(Completions),
+    /// Write manual pages
+    #[command(hide = true)]
+    Man(Man),
 }
 
 /// Reads a command line.
@@ -366,6 +369,14 @@ pub struct Completions {
     /// Shell to generate completions for
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
+}
+
+/// Options of `rtrace man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Folder to write the pages to; created if missing
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
 }
 
 const COMPLETIONS_EXAMPLES: &str = "\
