@@ -12,7 +12,7 @@ use crate::wire::{
 };
 use crate::{Error, Programs};
 
-/// Return sites whose hits are counted, at the most; ids of others are taken to be counted by nobody.
+/// Return sites whose hits are counted, at most; ids of others are taken to be counted by nobody.
 pub const MAX_SITES: u32 = 1 << 18;
 
 /// The kernel's own numbering of devices, `MINORBITS` of include/linux/kdev_t.h.

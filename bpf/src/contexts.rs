@@ -140,7 +140,7 @@ impl Walked {
 }
 
 impl Programs {
-    /// Return addresses of a context at the most; 0 where calls have none.
+    /// Return addresses of a context at most; 0 where calls have none.
     pub fn levels(&self) -> u32 {
         self.levels
     }

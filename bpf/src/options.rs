@@ -50,7 +50,7 @@ pub enum Counter {
     Kernel(CountCode),
     /// A sum over values of calls, as their [programs](crate::Programs::set_program) say.
     Values,
-    /// Accesses to a variable, [`MAX_WATCHES`] at the most, behind all other counters; see
+    /// Accesses to a variable, [`MAX_WATCHES`] at most, behind all other counters; see
     /// [`Programs::watch`](crate::Programs::watch).
     Accesses {
         /// The variable's size in bytes: 1, 2, 4 or 8.
@@ -82,13 +82,13 @@ pub struct LoadOptions<'a> {
     pub follow_children: bool,
     /// Whether calls are folded by call path, and how; `None`: every call leaves as a record.
     pub profile: Option<ProfileOptions>,
-    /// What is counted on every call, [`MAX_COUNTERS`] at the most.
+    /// What is counted on every call, [`MAX_COUNTERS`] at most.
     pub counters: &'a [Counter],
     /// Whether regions can be [throttled](crate::Programs::throttle) instead of recorded.
     pub is_governed: bool,
-    /// Words of values in the record of a call whose region has a program, [`MAX_WORDS`] at the most; 0: none has.
+    /// Words of values in the record of a call whose region has a program, [`MAX_WORDS`] at most; 0: none has.
     pub words: u32,
-    /// Return addresses of a call's context, [`MAX_LEVELS`](crate::MAX_LEVELS) at the most; 0: calls have no contexts.
+    /// Return addresses of a call's context, [`MAX_LEVELS`](crate::MAX_LEVELS) at most; 0: calls have no contexts.
     pub levels: u32,
     /// Whether the programs do the instructions that cookies [name](crate::wire::step_cookie), where they
     /// [may](crate::may_step).

@@ -141,14 +141,14 @@ impl Programs {
         self.may_wait
     }
 
-    /// A process that forks waits from now on until its child has its probes, for so many nanoseconds at the most; 0: it does
+    /// A process that forks waits from now on until its child has its probes, for so many nanoseconds at most; 0: it does
     /// not.
     pub fn wait_for_children(&self, longest_ns: u64) {
         self.shared.longest_for_children.store(longest_ns, Ordering::Relaxed);
     }
 
     /// A thread that makes code writable waits from now on until it is [let go](Programs::let_write), for so many nanoseconds
-    /// at the most; 0: it does not.
+    /// at most; 0: it does not.
     pub fn wait_for_writers(&self, longest_ns: u64) {
         self.shared.longest_for_writers.store(longest_ns, Ordering::Relaxed);
     }

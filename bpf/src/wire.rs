@@ -196,7 +196,7 @@ pub fn untraced_jump_cookie(jump: Jump) -> u64 {
 }
 
 /// The attach cookie of a site at which the return address is so many words above the stack pointer,
-/// at the most [`MOST_WORDS`]. The programs must not [do](step_cookie) its instruction.
+/// at most [`MOST_WORDS`]. The programs must not [do](step_cookie) its instruction.
 pub fn deep_cookie(cookie: u64, words: u32) -> u64 {
     cookie | u64::from(words) << CookieBit::RT_COOKIE_DEPTH.0
 }

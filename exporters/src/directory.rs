@@ -5,8 +5,8 @@
 //! nothing that was renamed, a machine that loses power may lose what the kernel had not yet
 //! written, and the reader copes with files that this leaves empty or short.
 //!
-//! Who writes may be root, and the folder another user's, who can move it away and put a link in its place. So it
-//! is reached by the descriptor with which it was opened, never again by its path, and links are not followed.
+//! The writer may be root while the folder belongs to another user, who can move it away and put a link in its place.
+//! So the folder is used through the descriptor with which it was opened, never by its path, and links are not followed.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -126,7 +126,7 @@ impl Directory {
     }
 
     /// Shows that the directory is being written. Not every file system has locks: a recording does
-    /// not fail for want of one.
+    /// not fail because it has none.
     pub(crate) fn lock(&self) -> Lock {
         // Opened once more: a lock goes with the last descriptor of an opening.
         let opened = openat(&self.handle, c".", DIRECTORY, Mode::empty()).ok().map(File::from);

@@ -21,7 +21,7 @@ pub(crate) const PLACE: &str = "values";
 /// Time between two segments of few rows: each is a file.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Bytes of a folder's name, at the most.
+/// Bytes of a folder's name, at most.
 const LONGEST_NAME: usize = 120;
 
 /// The columns that every region has in front of its own.

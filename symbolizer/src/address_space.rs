@@ -142,8 +142,8 @@ pub(crate) fn process_error(pid: u32, path: PathBuf, error: io::Error) -> Error 
     }
 }
 
-/// Takes a line apart: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE`, spaces, and a name or none. `None` where it is
-/// none.
+/// Parses one line of /proc/PID/maps: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE`, then spaces and a name, which may
+/// be missing. `None` if it is malformed.
 fn area(line: &[u8]) -> Option<Area<'_>> {
     let mut columns = line.splitn(6, |&byte| byte == b' ');
     let mut column = || str::from_utf8(columns.next()?).ok();

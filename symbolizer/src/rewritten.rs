@@ -12,7 +12,7 @@ use crate::parts::union;
 
 /// Bytes of a word, as packed relocations change.
 const WORD: u64 = 8;
-/// Bytes that a relocation changes, at the most: a descriptor of thread storage.
+/// Bytes that a relocation changes, at most: a descriptor of thread storage.
 const MOST: u64 = 16;
 
 /// How many bytes a relocation changes.

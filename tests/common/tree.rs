@@ -74,7 +74,7 @@ impl Forest {
         told.next().is_none().then_some(forest)
     }
 
-    /// Whether of each function there are at the most as many calls as in `told`.
+    /// Whether of each function there are at most as many calls as in `told`.
     pub fn is_part_of(&self, told: &Forest) -> bool {
         let told = told.counts();
         self.counts().iter().all(|(name, count)| told.get(name).is_some_and(|told| count <= told))

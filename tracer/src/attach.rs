@@ -27,11 +27,11 @@ use crate::pinned::Pinned;
 use crate::presence::{Absent, Presence, ProcessCode};
 use crate::stubs::Stubs;
 
-/// Links of regions that can be throttled, at the most. To place one takes the kernel a millisecond, and to close many takes
+/// Links of regions that can be throttled, at most. To place one takes the kernel a millisecond, and to close many takes
 /// seconds.
 const MOST_GROUPS: usize = 1 << 11;
 
-/// Sites of a link whose regions can be throttled, at the most.
+/// Sites of a link whose regions can be throttled, at most.
 const MOST_TOGETHER: usize = 64;
 
 /// Links that are closed at a time at the end, where they are few. Of 27, each with 1,024 sites, most stood in the
@@ -161,7 +161,7 @@ pub struct Admitted {
     pub left_out: HashSet<RegionId>,
     /// They are called, so that they may have to be taken out, each alone.
     pub called: HashSet<RegionId>,
-    /// Processes that are to have links for them, at the most.
+    /// Processes that are to have links for them, at most.
     pub processes: usize,
 }
 

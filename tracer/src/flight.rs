@@ -49,7 +49,7 @@ pub struct Settings {
     pub after: Duration,
     /// Bytes that the calls may take in memory.
     pub most_bytes: usize,
-    /// After so many windows the recording ends.
+    /// Stop after this many windows.
     pub most_windows: u32,
     /// What asks for a window.
     pub triggers: Vec<Trigger>,

@@ -21,7 +21,7 @@ use crate::target::identity;
 /// executed any more.
 const REFUSING: [&str; 5] = ["fuse", "nfs", "cifs", "smb", "9p"];
 
-/// So many programs are looked at together, at the most: each takes a descriptor while it waits.
+/// So many programs are looked at together, at most: each takes a descriptor while it waits.
 const MOST_TOGETHER: usize = 8;
 
 /// The gate of a command and of what it executes.

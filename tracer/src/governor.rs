@@ -39,14 +39,14 @@ const TICK: Duration = Duration::from_millis(100);
 const SHORT_TICK: Duration = Duration::from_millis(25);
 const UNSETTLED: Duration = Duration::from_secs(1);
 
-/// Probes that come back together, at the most.
+/// Probes that come back together, at most.
 const MOST_BACK: usize = 64;
 
 /// Length of a window in which throttled regions are counted, at least and at most: as the budget allows.
 const WINDOW: Duration = Duration::from_millis(1);
 const LONGEST_WINDOW: Duration = Duration::from_millis(20);
 
-/// Regions of a window, at the most, and of the first. Those that are placed are hit while others are, which takes
+/// Regions of a window, at most, and of the first. Those that are placed are hit while others are, which takes
 /// some microseconds each, and much longer where others make the kernel wait: so there are as many as are placed
 /// in this time.
 const MOST_IN_WINDOW: usize = 256;

@@ -30,7 +30,7 @@ pub struct Options {
     pub counters: Vec<String>,
     /// Which arguments and results are recorded, if some are.
     pub values: Option<Request>,
-    /// Return addresses of each call's context at the most; 0: calls have none.
+    /// Return addresses of each call's context at most; 0: calls have none.
     pub levels: u32,
     /// Variables whose accesses are counted on every call.
     pub watches: Vec<watch::Name>,

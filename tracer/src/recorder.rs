@@ -103,7 +103,7 @@ pub struct Setup<'a> {
     pub counters: &'a Counters,
     /// The variables that are watched, whose accesses are the last of the counters.
     pub watches: &'a Watches,
-    /// Words of values that a call has at the most; 0 where none has any.
+    /// Words of values that a call has at most; 0 where none has any.
     pub words: u32,
     /// What is read of them when it returns.
     pub at_return: Keeps,
@@ -344,7 +344,7 @@ impl<'a> Recording<'a> {
         }
         let mut late = Vec::new();
         let mut new = self.unknown_descendants()?;
-        // Who is forked by one that is known is told by the kernel side: so there is an end.
+        // The kernel side reports forks of known processes, so this loop ends.
         while !new.is_empty() {
             late.extend(self.trace_running(new)?);
             new = self.unknown_descendants()?;

@@ -23,7 +23,7 @@ use crate::{perf, session};
 /// profilers, which would keep step with it and interrupt always just before it or just behind it.
 const PERIOD: Duration = Duration::from_nanos(1_017_071);
 
-/// Different places for which there is room at the most; some 100 bytes each.
+/// Different places for which there is room at most; some 100 bytes each.
 const MOST_PLACES: u128 = 1 << 18;
 const FEWEST_PLACES: u128 = 1 << 10;
 

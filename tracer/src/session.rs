@@ -171,7 +171,7 @@ struct Basis<'a> {
     plan_options: plan::PlanOptions,
     /// What is known of functions, if values are recorded.
     book: Option<Arc<Book>>,
-    /// Words of values that a call has at the most.
+    /// Words of values that a call has at most.
     words: u32,
     /// What is read of them when it returns.
     at_return: Keeps,

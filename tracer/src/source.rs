@@ -36,7 +36,7 @@ use crate::pipeline::Pipeline;
 use crate::values::Captured;
 use crate::watch::Watches;
 
-/// Calls handed to the sinks at a time, at the most.
+/// Calls handed to the sinks at a time, at most.
 const BATCH: usize = 16 * 1024;
 
 /// What becomes of a process's memory.

@@ -29,7 +29,7 @@ use crate::privilege;
 use crate::returns::caller::Callers;
 use crate::target;
 
-/// Bytes from a return address to its return site, at the most.
+/// Bytes from a return address to its return site, at most.
 const FARTHEST: u64 = 255;
 
 /// Breakpoints in a file that a process maps, which are not in the file.

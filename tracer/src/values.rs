@@ -16,7 +16,7 @@ use rtrace_model::{
 use rtrace_plan::{Capture, LibrarySource, Plan, PlannedRegion};
 use rtrace_signatures::{At, ColumnType, Fetch, FetchProgram, MetricUnit, Op, OpCode};
 
-/// The words of values that a call of these libraries has at the most.
+/// The words of values that a call of these libraries has at most.
 pub fn words(sources: &[LibrarySource]) -> u32 {
     let captures = sources.iter().flat_map(|source| source.captures.values());
     captures.map(|capture| u32::from(capture.program.words.max(1))).max().unwrap_or_default()
@@ -51,7 +51,7 @@ pub fn metrics(sources: &[LibrarySource], first: MetricId) -> Vec<Metric> {
 /// What a recording was prepared for when it began, which libraries that are loaded later have to do with.
 #[derive(Debug)]
 pub struct Prepared<'a> {
-    /// Words of values that a call has at the most.
+    /// Words of values that a call has at most.
     pub words: usize,
     /// What is counted on every call, in the order of the counters.
     pub metrics: &'a [Metric],

@@ -6,7 +6,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Leave the view; of a recording it is asked what becomes of it.
+    /// Leave the view; for a recording, ask whether to keep it.
     Quit,
     /// End the view, and the recording with it, at once.
     End,

@@ -100,8 +100,7 @@ pub fn fit_name(name: &str, cells: usize, glyphs: &Glyphs) -> String {
     if glyphs.more == LEFT_OUT { short } else { short.replace(LEFT_OUT, glyphs.more) }
 }
 
-/// A text of a traced program on lines of so many cells, broken between words; what does not fit
-/// the last line stays on it, to be cut.
+/// A text of a traced program wrapped to `cells`, between words. The last line keeps the rest, for the caller to cut.
 pub fn wrap(text: &str, cells: usize, lines: usize) -> Vec<String> {
     let mut wrapped = Vec::new();
     let mut line = String::new();

@@ -27,7 +27,7 @@ use crate::running::Running;
 /// Longest time until the code is the files' again after a kill.
 const PROMISE: Duration = Duration::from_secs(1);
 
-/// How long the code is waited for at the most.
+/// How long the code is waited for at most.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longest time to record in a cycle, in milliseconds.

@@ -25,7 +25,7 @@ static __always_inline void fill_call(struct rt_call *call, const struct rt_thre
 #define CALL_SIZE (sizeof(struct rt_call) + rt_counters * sizeof(struct rt_reading))
 #define VALUES_SIZE ((1 + rt_words) * sizeof(u64))
 
-/* The call's context, which operations failed, and as many words as a program of this recording fills at the most. */
+/* The call's context, which operations failed, and as many words as a program of this recording fills at most. */
 static __always_inline void write_values(u64 *words, const struct rt_values *values)
 {
 	u32 i;
@@ -77,7 +77,7 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 	bpf_ringbuf_submit(call, BPF_RB_NO_WAKEUP);
 }
 
-/* What a call counted, to the sums of its path. */
+/* Adds a call's counters to its path's totals. */
 static __noinline void fold_counts(u32 id, const struct rt_measured *measured)
 {
 	struct rt_path_counts *counts = bpf_map_lookup_elem(&path_counts, &id);

@@ -30,7 +30,7 @@ static __noinline void count_call(u32 region)
 		count_loss(region, RT_LOSS_NO_MEMORY);
 }
 
-/* Whether the call is to be recorded; one of a throttled region is counted at the most. */
+/* Whether the call is to be recorded; one of a throttled region is counted at most. */
 static __always_inline bool is_recorded(u64 cookie)
 {
 	u32 region = (u32)cookie, zero = 0, cost;

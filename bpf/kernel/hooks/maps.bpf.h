@@ -22,7 +22,7 @@ const volatile u32 rt_counters;
 /* Words of values in the record of a call whose region has a program; 0: none has. */
 const volatile u32 rt_words;
 
-/* Return addresses of a context at the most; 0: calls have none. */
+/* Return addresses of a context at most; 0: calls have none. */
 const volatile u32 rt_levels;
 
 const volatile u32 counter_sources[RT_COUNTERS]; /* enum rt_count */

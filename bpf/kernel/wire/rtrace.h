@@ -36,12 +36,12 @@ enum rt_limit {
 	RT_BUCKETS = 48,
 	/* Sums by which each CPU counts entries where no region can be throttled; a power of two. */
 	RT_CHECKED = 4096,
-	RT_COUNTERS = 8, /* counters of a recording, at the most */
-	RT_WORDS = 16, /* words of values of a call, at the most */
+	RT_COUNTERS = 8, /* counters of a recording, at most */
+	RT_WORDS = 16, /* words of values of a call, at most */
 	RT_FETCHES = 16, /* operations that fetch them */
 	RT_SUMS = 4, /* counters that a function's values add to */
 	RT_WATCHES = 4, /* of them variables that are watched: x86 has as many debug registers */
-	RT_LEVELS = 128, /* return addresses of a context, at the most */
+	RT_LEVELS = 128, /* return addresses of a context, at most */
 	RT_ARGUMENTS = 1024, /* bytes of a command line that is handed over, less one; a power of two */
 	RT_STACK_PAGES = 8, /* pages of a stack that user space gets at a time */
 };

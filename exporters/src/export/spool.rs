@@ -27,7 +27,7 @@ use crate::CallValues;
 /// Bytes that a run under way keeps in memory.
 const BLOCK: usize = 16 * 1024;
 
-/// Integers per call beside the readings, at the most: a call that was not timed has no duration.
+/// Integers per call beside the readings, at most: a call that was not timed has no duration.
 const INTEGERS: usize = 8;
 
 /// A call with one reading per call metric; with none if it was not timed.

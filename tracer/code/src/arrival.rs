@@ -14,7 +14,7 @@ use crate::copies::{Copies, writes_memory};
 use crate::instruction::{Emulation, Handling, SiteCost, accesses_beside_stack, may_fault};
 use crate::stack::Stack;
 
-/// Instructions between a return address and its probe, at the most: a few nanoseconds.
+/// Instructions between a return address and its probe, at most: a few nanoseconds.
 const MOST_INSTRUCTIONS: usize = 20;
 /// Bytes of the shortest and of the longest call instruction without needless prefixes.
 const CALL_LENGTHS: std::ops::RangeInclusive<usize> = 2..=7;
@@ -83,7 +83,7 @@ pub struct ReturnProbe {
     pub distance: u8,
     /// What the instructions in between add to the stack pointer, in words of 8 bytes: positive where they
     /// pop. The slot of the call's return address is `words + 1` words below the stack pointer at the
-    /// probe. [`MOST_MOVED`] at the most, up or down.
+    /// probe. [`MOST_MOVED`] at most, up or down.
     pub words: i32,
     /// [`SiteCost::Emulated`] or [`SiteCost::SingleStep`].
     pub cost: SiteCost,

@@ -15,7 +15,7 @@ use crate::text::{FunctionCode, Text};
 
 /// Of a function, control comes to a share of at least one in so many bytes.
 const SHARE: u64 = 2;
-/// Bytes that an instruction accesses, at the most.
+/// Bytes that an instruction accesses, at most.
 const LARGEST: u64 = 4096;
 /// What compilers put at the entry of functions that may be called through pointers.
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];

@@ -15,9 +15,9 @@ use crate::stack::Stack;
 use crate::tails;
 use crate::text::{FunctionCode, Text, branch_target};
 
-/// Instructions of a check, at the most.
+/// Instructions of a check, at most.
 const LONGEST_CHECK: usize = 8;
-/// Instructions that save arguments, have the stack moved, and load arguments, at the most.
+/// Instructions that save arguments, have the stack moved, and load arguments, at most.
 const LONGEST_RESTART: usize = 64;
 
 /// Whether a function comes back to its first instruction without another call.

@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(rows, [[0, 200], [2, 300], [10, 100]]);
         let notes = ranks["notes"].as_array().unwrap();
         assert!(
-            notes.iter().any(|note| note.as_str().unwrap().starts_with("balance: rank 2 works most, 1.50")),
+            notes.iter().any(|note| note.as_str().unwrap().starts_with("balance: rank 2 does the most work, 1.50")),
             "{notes:?}"
         );
         let alone = tempfile::tempdir().unwrap();

@@ -352,7 +352,7 @@ impl RecordingInfo {
         ];
         lines.extend(self.rank.map(|rank| plain("rank", rank.to_string())));
         lines.extend(self.window.as_ref().map(|window| {
-            let cut = if window.is_cut { ", cut for want of memory" } else { "" };
+            let cut = if window.is_cut { ", cut because memory ran out" } else { "" };
             plain("window", format!("{} of a longer recording, around `{}`{cut}", window.number, window.trigger))
         }));
         lines.push(plain("recorded by", format!("rtrace {}, {}", self.rtrace_version, self.mechanism)));

@@ -235,7 +235,7 @@ fn life(trace: &TraceSet, location: &Location) -> u64 {
 /// How well rows share the work.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Balance {
-    /// How many times the mean the one that works most works; 1 is even. Absent where all only wait.
+    /// max/mean ratio of the work; 1 is even. Absent if all only wait.
     pub(super) ratio: Option<f64>,
     /// What that one is called.
     pub(super) busiest: String,
@@ -268,7 +268,8 @@ impl Balance {
             some => format!("; {} that only wait for others to end are left out", counted(some, row)),
         };
         let busiest = &self.busiest;
-        Note::plain(format!("balance: {busiest} works most, {ratio:.2} times the mean ({waiting}{joining})")).kept()
+        Note::plain(format!("balance: {busiest} does the most work, {ratio:.2} times the mean ({waiting}{joining})"))
+            .kept()
     }
 }
 
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(
             balance(&folder).as_deref(),
             Some(
-                "balance: thread 73 works most, 1.50 times the mean (without waiting; 1 thread that only waits for others \
+                "balance: thread 73 does the most work, 1.50 times the mean (without waiting; 1 thread that only waits for others \
                  to end is left out)"
             )
         );
@@ -393,7 +394,7 @@ mod tests {
     #[test]
     fn where_nothing_is_known_to_wait_that_is_said() {
         let folder = trace("thread 2\n a 0 30\n thread 3\n a 0 90", None);
-        let said = "balance: thread 73 works most, 1.50 times the mean (no function here is known to wait)";
+        let said = "balance: thread 73 does the most work, 1.50 times the mean (no function here is known to wait)";
         assert_eq!(balance(&folder).as_deref(), Some(said));
         assert_eq!(balance(&trace("thread 2\n a 0 30", None)), None);
         let said = "balance: not known, as all traced time is waiting; trace the functions that compute, too";
@@ -411,7 +412,7 @@ mod tests {
         writer.calls(&script("thread 1\n a 0 1000\n  b 100 800\n thread 2\n b 900 1000").into()).unwrap();
         let end = ClockAnchor { monotonic: Timestamp(1_000), realtime_ns: 0 };
         writer.finish(&Summary { end, ..Summary::default() }).unwrap();
-        let said = "balance: thread 72 works most, 1.50 times the mean (no function that computes is traced, so all time \
+        let said = "balance: thread 72 does the most work, 1.50 times the mean (no function that computes is traced, so all time \
                     outside of waiting counts)";
         assert_eq!(balance(&folder).as_deref(), Some(said));
     }

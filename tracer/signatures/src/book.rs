@@ -35,7 +35,7 @@ pub struct Request {
     pub selection: String,
     /// The user's table, `--args-from`.
     pub file: Option<PathBuf>,
-    /// Record no text, whoever names it.
+    /// Never record strings.
     pub no_strings: bool,
     /// Calls may come by stubs, which read vector registers.
     pub stubs: bool,

@@ -42,7 +42,7 @@ fn given(block: *mut u8) -> *mut u8 {
     block
 }
 
-/// Ends rtrace with a message where the standard library would panic for want of a thread.
+/// Ends rtrace with a message where the standard library would panic because it cannot start a thread.
 pub fn handle_missing_threads() {
     let others = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
@@ -79,7 +79,7 @@ fn end(message: &str) -> ! {
     }
 }
 
-/// What helps where the system has refused something for want of descriptors or memory, as its message tells:
+/// What helps where the system has refused something because descriptors or memory ran out, as its message tells:
 /// libbpf's errors have no number of their own.
 pub fn hint(message: &str) -> Option<&'static str> {
     let refused = |number: i32| message.contains(&format!("(os error {number})"));

@@ -10,7 +10,7 @@ use rtrace_tui::{Fate, Host, ViewEnd};
 
 use super::message::tell;
 
-/// Files of one kind beside a trace, at the most.
+/// Files of one kind beside a trace, at most.
 const MOST_FILES: u32 = 10_000;
 
 /// The host of a view on a trace directory.

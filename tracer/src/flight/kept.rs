@@ -77,7 +77,7 @@ pub(super) struct KeptCalls {
     pub(super) now: Timestamp,
     /// Nothing before this time is kept.
     pub(super) since: Timestamp,
-    /// Whether that is so for want of memory.
+    /// Whether memory was the reason.
     pub(super) is_cut: bool,
 }
 

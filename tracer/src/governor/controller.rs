@@ -33,13 +33,13 @@ const LEAST_LEFT: f64 = 0.2;
 /// Time between two times that regions are restored, so that what they cost shows before.
 const RESTORE_PERIOD: Duration = Duration::from_millis(500);
 
-/// Regions that are restored at a time, at the most: some of them may only have seemed to be quiet.
+/// Regions that are restored at a time, at most: some of them may only have seemed to be quiet.
 const MOST_RESTORED: usize = 8;
 
 /// The part of the budget that makes up for regions which had to be throttled soon after they were restored.
 const TRIED: f64 = 0.2;
 
-/// What a region costs when it is throttled, it has cost for this long at the most: else it would have been throttled.
+/// What a region costs when it is throttled, it has cost for this long at most: else it would have been throttled.
 const SHOWN: Duration = Duration::from_millis(200);
 
 /// How long a region stays throttled at least, the first time and at most.

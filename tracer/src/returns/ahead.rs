@@ -22,7 +22,7 @@ use crate::callers::{CallerFile, LoadedFiles};
 use crate::gate::Execution;
 use crate::target;
 
-/// Sites that are placed before anybody has met them, at the most: the kernel takes 5 us to place one and 7 us to take
+/// Sites that are placed before anybody has met them, at most: the kernel takes 5 us to place one and 7 us to take
 /// it out, and of a large library hardly one in twenty is ever hit.
 pub(super) const MOST_AHEAD: usize = 1 << 17;
 /// The same in files that the process may never load, and in children, which may execute another program.

@@ -23,7 +23,7 @@ use crate::pinned::Pinned;
 /// Bytes that are read in front of a return address, and from there on.
 const BEFORE: u64 = 16;
 const BEHIND: u64 = 128;
-/// Return addresses whose code is read at once, and bytes between two of them at the most.
+/// Return addresses whose code is read at once, and bytes between two of them at most.
 const TOGETHER: usize = 256;
 const NEAR: u64 = 64 << 10;
 

@@ -11,7 +11,7 @@ use super::{FileId, Key, ReturnSites};
 use crate::presence::ProcessCode;
 use crate::privilege;
 
-/// Sites that are placed with one that was met, at the most: they take the kernel some 0.3 ms.
+/// Sites that are placed with one that was met, at most: they take the kernel some 0.3 ms.
 const MOST_NEXT: usize = 64;
 
 /// What becomes of a return address that was met.

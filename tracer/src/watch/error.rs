@@ -10,7 +10,7 @@ use rtrace_model::escape;
 #[non_exhaustive]
 pub enum Error {
     /// More variables than the hardware has places for.
-    #[error("failed to watch {count} variables: the hardware watches {MAX_WATCHES} at the most")]
+    #[error("failed to watch {count} variables: the hardware watches {MAX_WATCHES} at most")]
     TooMany {
         /// How many were named.
         count: usize,

@@ -180,7 +180,7 @@ fn sized(names: &[Name], libraries: &[String], processes: &[Vec<VariableFile>]) 
             found = locate(name, libraries, &loaded_later(name, libraries))?;
         }
         let (_, variable) = found.ok_or_else(|| Error::NotFound(name.to_string()))?;
-        let size = u8::try_from(variable.size).expect("it is 8 at the most");
+        let size = u8::try_from(variable.size).expect("it is 8 at most");
         watches.push(Watch { name: name.clone(), size });
     }
     breakpoint::try_out(&watches)?;

@@ -41,7 +41,7 @@ impl Bar {
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
     kept: [VecDeque<Bar>; CLASSES],
-    /// Of each class, the latest end of a call that is not kept any more.
+    /// Per class: end of the latest evicted call.
     forgotten: [Option<u64>; CLASSES],
 }
 

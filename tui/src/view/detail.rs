@@ -26,7 +26,7 @@ use crate::state::paths::{Label, ROOT};
 use crate::text::{count, counted, fit_name, grouped, share, short_ns, time, width};
 use crate::view::{counters, functions, tree};
 
-/// Facts on a line, at the most, and cells between two of them.
+/// Facts on a line, at most, and cells between two of them.
 const MOST_FACTS: usize = 4;
 const GAP: usize = 3;
 

@@ -16,7 +16,7 @@ use crate::text::{fit, share, width};
 /// A view that is lower needs its lines for itself.
 const LEAST_HEIGHT: u16 = 12;
 
-/// Cells of a library's name, at the most.
+/// Cells of a library's name, at most.
 const NAME: usize = 24;
 
 /// Draws it on the last line of a view, if that is high enough; returns the area above. `marks`: what parts of bars and

@@ -1,6 +1,6 @@
 //! Sorted addresses that are looked up very often.
 
-/// Blocks per address, at the most.
+/// Blocks per address, at most.
 const BLOCKS: usize = 4;
 
 /// Sorted addresses, with an index.

@@ -29,13 +29,13 @@ impl SentenceTone {
     }
 }
 
-/// The part of all time from which a function is worth a sentence.
-const WORTH: f64 = 0.01;
+/// Smallest share of the total time for which a function gets a sentence.
+const MIN_SHARE: f64 = 0.01;
 
-/// How many times its median a function's p99 is where its calls are told to differ.
+/// p99/median ratio above which a function is reported as uneven.
 const UNEVEN: u64 = 20;
 
-/// How many times the mean the one that works most works where the work is told to be shared unevenly.
+/// max/mean ratio above which work is reported as unbalanced.
 const UNBALANCED: f64 = 1.25;
 
 /// The sentences, each with how it is meant.
@@ -160,7 +160,7 @@ fn uneven(table: &Table) -> Option<String> {
     let row = table.rows.iter().find(|row| {
         let figure = |key| figure(table, row, key);
         let is_work = waits.is_none_or(|place| row[place].is_zero());
-        let is_worth = is_work && share(table, row, "share").is_some_and(|share| share >= WORTH);
+        let is_worth = is_work && share(table, row, "share").is_some_and(|share| share >= MIN_SHARE);
         let [p50, p99] = ["p50_ns", "p99_ns"].map(|key| figure(key).unwrap_or(0));
         is_worth && p50 > 0 && p99 / p50 >= UNEVEN
     })?;
@@ -176,7 +176,7 @@ fn balance(tables: &Tables<'_>) -> Option<String> {
     let busiest = sentence(&balance.busiest);
     let ratio = balance.ratio?;
     Some(match ratio {
-        UNBALANCED.. => format!("{} works most, {ratio:.2} times the mean.", busiest.trim_end_matches('.')),
+        UNBALANCED.. => format!("{} does the most work, {ratio:.2} times the mean.", busiest.trim_end_matches('.')),
         _ => format!("The work is spread evenly: no {what} works more than {ratio:.2} times the mean."),
     })
 }

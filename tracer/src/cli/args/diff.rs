@@ -40,7 +40,7 @@ pub struct Diff {
     #[arg(long, value_name = "ROWS")]
     limit: Option<usize>,
 
-    /// Exit with status 1 if a row takes PERCENT more time, because its calls are slower or more
+    /// Exit with status 1 if a row takes PERCENT more time, because it has slower or more calls
     #[arg(long, value_name = "PERCENT")]
     fail_on_regression: Option<f64>,
 
@@ -59,7 +59,7 @@ pub struct Diff {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "min", "limit", "columns", "format", "fail_on_regression"])]
     html: Option<PathBuf>,
 
-    /// Show names with all their arguments, however long they are
+    /// Show names with all their arguments
     #[arg(long, help_heading = "Display")]
     pub full_names: bool,
 

@@ -11,7 +11,7 @@ use super::quantity::{parse_buffer_size, parse_duration};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Flight recorder")]
 pub struct Keep {
-    /// Keep the last calls in memory, and write them only when a trigger is met
+    /// Keep the last calls in memory, and write them only on a trigger
     ///
     /// Each time, rtrace writes the calls of this time before the trigger, and those of --keep-after, into a trace of its
     /// own: DIR/window-0001, DIR/window-0002, … No call is in two of them, so `rtrace report DIR` reads all as one.
@@ -22,17 +22,17 @@ pub struct Keep {
     )]
     pub keep: Option<Duration>,
 
-    /// Write what is kept when a call takes longer: 'FUNC > TIME', or 'FUNC' for any call; may be repeated
+    /// Write the kept calls when a call takes longer: 'FUNC > TIME', or 'FUNC' for any call; may be repeated
     ///
     /// FUNC is a name, a glob or a /regex/. A call that still runs meets the trigger within 0.3 s of its TIME.
     #[arg(long = "trigger", value_name = "TRIGGER", value_parser = parse_trigger, requires = "keep")]
     pub triggers: Vec<Trigger>,
 
-    /// Time after a trigger that is written, too
+    /// Also keep this much after a trigger
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s", requires = "keep")]
     pub keep_after: Duration,
 
-    /// Memory for the calls that are kept; older ones are dropped, and the window says so
+    /// Memory for kept calls; older ones are dropped, and the window says so
     ///
     /// A call takes 72 bytes, and 16 more per counter. While a window is written, the next one is kept in as much again.
     #[arg(long, value_name = "SIZE", value_parser = parse_buffer_size, default_value = "256M", requires = "keep")]

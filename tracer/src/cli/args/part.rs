@@ -7,14 +7,14 @@ use rtrace_report::Part;
 
 use super::quantity::parse_time;
 
-/// A part of the time; all of it where nothing is said.
+/// A part of the recorded time; all of it by default.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct PartOfTime {
     /// Show only calls that ended later than this after the start of the recording, such as 1.5s
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     from: Option<Duration>,
 
-    /// Show only calls that ended until this after the start of the recording
+    /// Show only calls that ended within this time of the start of the recording
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     to: Option<Duration>,
 }

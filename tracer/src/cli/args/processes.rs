@@ -5,7 +5,7 @@ use clap::Args;
 /// The options that choose processes.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Processes {
-    /// Processes by name, as pidof knows it, or by id; all that have the name
+    /// Processes, by id or by name (every match, as with pidof)
     ///
     /// The name is that of the process (comm), of its program's file, or of the word by which it was started; with a
     /// `/` it is the path of the program. rtrace itself is never among them.

@@ -56,7 +56,7 @@ pub struct RecordingArgs {
 
     /// Limit tracing overhead to this share of the programs' CPU time, such as 5% [default: 25% for attach, none for run]
     ///
-    /// `none` records every call, whatever it costs. Otherwise rtrace throttles the functions that cost most: they have
+    /// `none` records every call at any cost. Otherwise rtrace throttles the functions that cost most: they have
     /// probes only for some milliseconds at a time. From these windows it derives a lower bound of their calls, and an upper
     /// bound where that is possible. All other functions stay exact. Every change is an event in the trace. `attach`
     /// counts calls for some seconds before it records, and places no probes at functions that would cost too much.

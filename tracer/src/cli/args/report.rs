@@ -41,7 +41,7 @@ pub struct ReportArgs {
     /// Show only calls that matching callers made: a name, a glob, a /regex/ or src:FILE; may be repeated
     ///
     /// The caller is the function that contains the call, traced or not, or one that is inlined there. `src:*/solver/*.c`
-    /// matches the source file of the call, as far as debug information was there when it was recorded.
+    /// matches the source file of the call, if debug information was available when recording.
     #[arg(long = "caller", value_name = "PATTERN", conflicts_with = "html")]
     pub callers: Vec<Selector>,
 
@@ -68,27 +68,27 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json"])]
     html: Option<PathBuf>,
 
-    /// Write a Score-P filter file that leaves out functions that cost most and say least [default: to stdout]
+    /// Write a Score-P filter file that excludes functions with much overhead and little time [default: to stdout]
     ///
     /// These are functions that are called often, and whose calls take no longer than tracing them does. Comments say
-    /// what leaving each of them out would save. `--filter` of `run`, `attach` and `plan` reads the file. An older
+    /// what excluding each of them would save. `--filter` of `run`, `attach` and `plan` reads the file. An older
     /// suggestion of that name is replaced, another file is not.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
           conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers", "from", "to"])]
     suggest_filter: Option<PathBuf>,
 
-    /// Function that waits, in the library of that name; `exe` is the program; may be repeated
+    /// Count this function as waiting; `exe` is the program; may be repeated
     ///
     /// rtrace knows by their names which functions wait. KIND says what for: communication, barrier, lock, condition, join,
-    /// event (which is meant where nothing is said), sleep, io or device. Library and name may be globs.
+    /// event (default), sleep, io or device. Library and name may be globs.
     #[arg(long, value_name = "LIBRARY:NAME[=KIND]", value_parser = parse_waiting)]
     waits: Vec<Rule>,
 
-    /// Function that does not wait, though its name says so; may be repeated
+    /// Count this function as working, although its name is in the list; may be repeated
     #[arg(long, value_name = "LIBRARY:NAME", value_parser = parse_working)]
     works: Vec<Rule>,
 
-    /// Show names with all their arguments, however long they are
+    /// Show names with all their arguments
     #[arg(long, help_heading = "Display")]
     pub full_names: bool,
 

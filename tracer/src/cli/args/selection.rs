@@ -37,10 +37,10 @@ pub struct SelectionArgs {
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<Selector>,
 
-    /// Do not trace functions that this Score-P filter file leaves out
+    /// Do not trace functions that this Score-P filter file excludes
     ///
     /// Blocks of region names and of file names, as Score-P reads them; docs/filters.md describes them. Functions that
-    /// --func does not select, or --exclude does, stay out. `rtrace report --suggest-filter` writes such a file.
+    /// --func does not select, or --exclude does, remain excluded. `rtrace report --suggest-filter` writes such a file.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     filter: Option<PathBuf>,
 

@@ -9,21 +9,21 @@ use rtrace_signatures::Request;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Arguments and results")]
 pub struct ValuesArgs {
-    /// Arguments and results: of all functions whose signature is known, or of those that SPEC names
+    /// Record arguments and results, of all functions with a known signature or of those in SPEC
     ///
     /// SPEC names functions and their columns: `read(count) -> result, errno; open(path:text)`. Functions may be globs;
     /// without columns, a function has those of the table, or all. `*m` is what a pointer points to when the function
-    /// begins, `>out` when it has returned, `type->size` a member behind a pointer, `:text` makes text of a pointer.
-    /// `raw` adds the registers of functions of which nothing is known. Signatures come from `--args-from`, from the
+    /// is entered, `>out` when it has returned, `type->size` a member behind a pointer, `:text` reads a pointer as a string.
+    /// `raw` adds the registers of functions without a known signature. Signatures come from `--args-from`, from the
     /// built-in table, and from the debug information of the library or of the program that calls it.
     #[arg(long = "args", value_name = "SPEC", num_args = 0..=1, default_missing_value = "")]
     selection: Option<String>,
 
-    /// Table of signatures to ask first (TOML); implies `--args`
+    /// Signature table (TOML); takes precedence, and implies `--args`
     #[arg(long = "args-from", value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Leave out text, whoever names it
+    /// Never record strings
     #[arg(long)]
     no_strings: bool,
 }

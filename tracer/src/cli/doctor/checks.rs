@@ -53,12 +53,12 @@ fn attaching(tried: Mechanism, result: Result<(), String>, any_works: bool) -> C
     }
 }
 
-/// Whether the kernel has refused for want of a privilege (EPERM, EACCES).
+/// Whether the kernel refused because a privilege is missing (EPERM, EACCES).
 fn is_forbidden(error: &str) -> bool {
     ["(os error 1)", "(os error 13)"].iter().any(|number| error.contains(number))
 }
 
-/// Without it, probes on some instructions cost more, and that is all.
+/// Optional: without it, probes on some instructions are slower.
 fn registers(may_step: Result<(), String>) -> Check {
     match may_step {
         Ok(()) => {

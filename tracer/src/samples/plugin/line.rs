@@ -9,10 +9,10 @@ use rtrace_model::{Base, Metric, MetricId, Sample, Scope, Span, Timestamp};
 
 use crate::host;
 
-/// Metrics of one plug-in, at the most.
+/// Metrics of one plug-in, at most.
 const MOST_METRICS: usize = 64;
 
-/// Bytes of a name or unit, at the most.
+/// Bytes of a name or unit, at most.
 const LONGEST_NAME: usize = 64;
 
 /// Reads the first line.

@@ -9,10 +9,10 @@ use rtrace_model::{Metric, MetricId, Sample, Timestamp};
 use super::line;
 use crate::host;
 
-/// Bytes of a line, at the most; of longer ones the rest is skipped.
+/// Bytes of a line, at most; of longer ones the rest is skipped.
 const LONGEST_LINE: u64 = 4096;
 
-/// Series (a metric of an instance) that are told apart, at the most.
+/// Series (a metric of an instance) that are told apart, at most.
 const MOST_SERIES: usize = 1024;
 
 /// Problems that are told; one line more says that there are others.

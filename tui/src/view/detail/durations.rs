@@ -15,7 +15,7 @@ const LABELS: u16 = 8;
 /// Cells for the distribution beside the picture, with its counts.
 const SUMS: u16 = 24;
 
-/// The lines that a picture has at the most: a title, the classes, the times.
+/// The lines that a picture has at most: a title, the classes, the times.
 pub fn height(function: &Function, state: &State) -> u16 {
     let sums = sums(function, state);
     let used = || (0..CLASSES).filter(|&class| sums[class] > 0);

@@ -8,7 +8,7 @@ use crate::canvas::Canvas;
 use crate::state::values::OfColumn;
 use crate::text::{fit, share, width};
 
-/// Cells of a name and of a value, at the most, and between two things.
+/// Cells of a name and of a value, at most, and between two things.
 const NAME: usize = 16;
 const VALUE: usize = 24;
 const GAP: usize = 2;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use super::super::super::flow::{EdgeEnd, EventFlow};
 
-/// Loops within loops, at the most: what looks like more has no structure to show.
+/// Loops within loops, at most: what looks like more has no structure to show.
 const DEEPEST: usize = 12;
 
 /// Calls of one caller that are repeated, by their places among its callees.
