@@ -26,6 +26,21 @@ const OLD_WORDS: [(&str, &str); 13] = [
     ("is_written", "has_record"),
     ("rt_counted ", "rt_measured"),
 ];
+/// Phrases that make a reader stop, in comments, messages and documents, each with the one to use.
+const PHRASES: [(&str, &str); 12] = [
+    ("at the most", "at most"),
+    ("works most", "does the most work"),
+    ("dies of SIG", "is killed by SIG"),
+    ("for want of", "because … is missing"),
+    ("where nothing is said", "by default"),
+    ("and that is all", "only"),
+    ("whoever names", "no matter what names"),
+    ("whoever has set", "no matter what set"),
+    ("however long they are", "of any length"),
+    ("nobody says", "… is not declared"),
+    ("as far as it can be told", "as far as known"),
+    ("is asked what becomes of", "ask whether to keep"),
+];
 /// What a process maps is read in one file, since names in it are hostile. Tests may look for themselves.
 const READER_OF_MAPS: &str = "symbolizer/src/address_space.rs";
 const LICENSE: &str = "SPDX-License-Identifier: ";
@@ -80,6 +95,10 @@ fn faults_in(path: &Path, text: &str) -> Vec<String> {
         }
         if line.contains("/maps\"") && reads_for_itself(path) {
             faults.push(format!("{}:{}: reads mappings, use `{READER_OF_MAPS}`", path.display(), index + 1));
+        }
+        let is_said = |phrase: &str| line.contains(phrase) && !path.ends_with("tidy.rs");
+        for (phrase, better) in PHRASES.into_iter().filter(|(phrase, _)| is_said(phrase)) {
+            faults.push(format!("{}:{}: `{phrase}`, say `{better}`", path.display(), index + 1));
         }
         let is_old = |old: &str| is_code(path) && line.contains(old) && !path.ends_with("tidy.rs");
         for (old, new) in OLD_WORDS.into_iter().filter(|(old, _)| is_old(old)) {
@@ -151,6 +170,7 @@ mod tests {
         let maps = "read(\"/proc/self/maps\")\n";
         assert_eq!(faults("a.rs", maps), [format!("a.rs:1: reads mappings, use `{READER_OF_MAPS}`")]);
         assert!(faults(READER_OF_MAPS, maps).is_empty() && faults("tests/a.rs", maps).is_empty());
+        assert_eq!(faults("a.md", "for a second at the most\n"), ["a.md:1: `at the most`, say `at most`"]);
         assert_eq!(faults("a.rs", "let is_lowered = x;\n"), ["a.rs:1: `lowered`, say `throttled`"]);
     }
 

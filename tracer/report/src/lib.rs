@@ -317,7 +317,7 @@ pub struct Look {
     pub width: Option<usize>,
     /// Whether to use colours.
     pub colours: bool,
-    /// Whether names are shown with all arguments, however long they are.
+    /// Whether names are shown with all arguments.
     pub full_names: bool,
     /// Whether all notes are shown on a terminal, not only what belongs to the rows.
     pub notes: bool,

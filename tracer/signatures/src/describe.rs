@@ -295,7 +295,7 @@ pub fn raw(name: &str) -> (Signature, FetchProgram) {
     describe(name, description, &wish).unwrap_or_else(|_| unreachable!("six registers make a signature"))
 }
 
-/// The names of parameters, each once: `argN` where nobody says one.
+/// The names of parameters, each once: `argN` if its name is unknown.
 fn names(params: &[Declared]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (number, param) in params.iter().enumerate() {

@@ -33,7 +33,7 @@ pub struct Signature {
 /// One parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Its name; `argN`, counted from 1, where nobody says it.
+    /// Its name; `argN`, counted from 1, if it is unknown.
     pub name: String,
     /// Its type.
     pub ctype: Type,

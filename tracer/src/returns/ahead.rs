@@ -38,7 +38,7 @@ pub const TIME_AHEAD: Duration = Duration::from_secs(1);
 /// are left out.
 const BATCH: usize = 256;
 const LONGEST: Duration = Duration::from_millis(10);
-/// Where nobody waits, a batch takes about so long, as far as it can be told.
+/// Target duration of one batch if no thread waits for it.
 const BATCH_TIME: Duration = Duration::from_millis(30);
 
 /// Larger families get only what each process meets: placing a site in all of them would take longer than it is missed.

@@ -338,7 +338,7 @@ impl Listed {
         let Listed { name, c_type, incoming, artificial, .. } = self;
         let ctype = match (self.ctype, language, incoming) {
             (ctype, Language::Fortran, Incoming::Behind { .. }) => Type::Pointer(Box::new(ctype)),
-            // The lengths of texts are values. Of all else, nobody says whether its address is passed.
+            // The lengths of texts are values. For all others, it is unknown whether the address is passed.
             (ctype, Language::Fortran, Incoming::Unknown) if !artificial || ctype.scalar().is_none() => {
                 Type::Named(c_type.clone())
             }
