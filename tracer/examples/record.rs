@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use rtrace::guard::Guard;
+use rtrace::record::guard::Guard;
 use rtrace::session::{FoundTarget, Options, TracedProgram};
 use rtrace_exporters::TraceWriter;
 

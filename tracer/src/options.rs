@@ -9,7 +9,7 @@ use rtrace_plan::{Filter, Pattern, Selector};
 use rtrace_signatures::Request;
 
 use crate::stubs::Reach;
-use crate::user::User;
+use crate::target::user::User;
 use crate::watch;
 
 /// What is recorded, and how; by default each call of all exported functions, in the processes named and no others,

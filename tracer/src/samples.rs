@@ -8,7 +8,7 @@ mod process;
 use rtrace_model::{Base, Metric, MetricId, Sample, Scope, Span};
 
 use crate::host;
-use crate::user::User;
+use crate::target::user::User;
 use plugin::Plugin;
 
 /// What a metric measures: the part of [`Metric`] that does not depend on the recording.

@@ -17,7 +17,8 @@ use rtrace_symbolizer::Error;
 use rtrace_symbolizer::address_space::{AddressSpace, FileId};
 use rtrace_symbolizer::modules::{self, Module};
 
-use crate::{perf, session};
+use crate::perf;
+use crate::session;
 
 /// CPU time between two samples of one CPU: no whole number of the periods of other timers, the kernel's and those of
 /// profilers, which would keep step with it and interrupt always just before it or just behind it.

@@ -21,18 +21,23 @@ use rtrace_plan as plan;
 use rtrace_plan::Plan;
 use rtrace_signatures::{Book, Request};
 
-use crate::command::{Inherited, Waiting};
 use crate::counters::{self, Counters};
-use crate::guard::Guard;
-use crate::late_loads::LateLoads;
-use crate::mapped_files::MappedFiles;
 pub use crate::options::Options;
-use crate::recorder::{self, Extras, Loaded, Setup, Subject};
+use crate::rank;
+use crate::record::guard::Guard;
+use crate::record::late_loads::LateLoads;
+use crate::record::recorder::{self, Extras, Loaded, Setup, Subject};
+use crate::record::signatures;
+use crate::record::values;
 use crate::samples::{Samplers, plugin};
 use crate::stubs::{self, NoStubs, Stubs};
+use crate::suggestions;
+use crate::target::command::{Inherited, Waiting};
+use crate::target::mapped_files::MappedFiles;
+use crate::target::privilege;
+use crate::target::source_files;
 use crate::target::{self, Target};
 use crate::watch::{self, Watches};
-use crate::{privilege, rank, signatures, sources, unmatched, values};
 
 /// What is traced.
 #[derive(Clone, Copy, Debug)]
@@ -241,8 +246,8 @@ impl<'a> FoundTarget<'a> {
             TracedProgram::Command(words) => watch::of_command(&options.watches, libraries, words)?,
         };
         let (mechanism, plan_options) = able?;
-        let without_sources = sources::read(&mut target.libraries, &plan_options)?;
-        let remarks = unmatched::check(&target, &plan_options)?;
+        let without_sources = source_files::read(&mut target.libraries, &plan_options)?;
+        let remarks = suggestions::check(&target, &plan_options)?;
         let awaited = std::mem::take(&mut target.awaited);
         let mut counters = counters::open(&options.counters, &rtrace_bpf::online_cpus()?)?;
         let request =

@@ -12,7 +12,9 @@ pub fn collect(folder: &Path, files: &mut Vec<PathBuf>, is_wanted: &dyn Fn(&Path
         let path = entry.with_context(|| format!("failed to list `{}`", folder.display()))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
-            if name != "target" && name != ".git" && !name.ends_with(".rtrace") {
+            // Cargo marks what it builds.
+            let is_built = path.join("CACHEDIR.TAG").exists();
+            if !is_built && name != ".git" && !name.ends_with(".rtrace") {
                 collect(&path, files, is_wanted)?;
             }
         } else if is_wanted(&path) {

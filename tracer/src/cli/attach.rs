@@ -4,12 +4,14 @@ use std::io::{IsTerminal as _, stderr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use rtrace::guard::Guard;
-use rtrace::privilege::{self, shell_quote};
-use rtrace::proc_files::comm;
+use rtrace::record::guard::Guard;
 use rtrace::session::{self, FoundTarget, TracedProgram};
+use rtrace::target;
 use rtrace::target::Target;
-use rtrace::{descendants, named, target};
+use rtrace::target::descendants;
+use rtrace::target::names;
+use rtrace::target::privilege::{self, shell_quote};
+use rtrace::target::proc_files::comm;
 use rtrace_model::{Percent, counted};
 use rtrace_plan::LibrarySource;
 
@@ -217,5 +219,5 @@ fn record_processes(
 }
 
 fn describe(name: &str, pids: &[u32]) -> String {
-    format!("{name} ({})", named::list(pids))
+    format!("{name} ({})", names::list(pids))
 }

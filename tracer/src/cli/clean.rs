@@ -5,8 +5,10 @@ use std::io::{IsTerminal as _, stderr, stdin};
 use std::slice;
 
 use anyhow::Context as _;
-use rtrace::stale::{self, Breakpoints, Doubt, Judge};
-use rtrace::{host, privilege, session};
+use rtrace::host;
+use rtrace::record::stale::{self, Breakpoints, Doubt, Judge};
+use rtrace::session;
+use rtrace::target::privilege;
 use rtrace_bpf::{LoadOptions, Programs};
 use rtrace_code::instruction::Emulation;
 use rtrace_model::escape;

@@ -1,6 +1,6 @@
 //! `rtrace diff`: two traces compared on standard output.
 
-use rtrace::privilege;
+use rtrace::target::privilege;
 use rtrace_report::Look;
 
 use super::args::Diff;

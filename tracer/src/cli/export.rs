@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rtrace::privilege;
+use rtrace::target::privilege;
 use rtrace_exporters::{Destination, ExportError, Exported, Selection, TraceSet};
 use rtrace_model::{Location, Process, Region, Timestamp};
 use rtrace_plan::Pattern;

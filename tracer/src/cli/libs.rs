@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::ensure;
-use rtrace::privilege::{self, shell_quote};
 use rtrace::sampling::{self, Sampled};
-use rtrace::{named, target};
+use rtrace::target;
+use rtrace::target::names;
+use rtrace::target::privilege::{self, shell_quote};
 use rtrace_code::parallel;
 use rtrace_model::{escape, grouped, text_of_os};
 use rtrace_symbolizer::address_space::FileId;
@@ -136,7 +137,7 @@ pub fn libs(options: &Libs) -> anyhow::Result<Outcome> {
     let sample = |duration| sampling::sample(&pids, duration, &AtomicBool::new(false));
     let sampled = options.sample.map(sample).transpose()?;
     let choices = survey.choices(sampled.as_ref());
-    ensure!(!choices.is_empty(), "failed to find libraries with functions in process {}", named::list(&pids));
+    ensure!(!choices.is_empty(), "failed to find libraries with functions in process {}", names::list(&pids));
     let text = match options.format.is_json() {
         true => format!("{:#}\n", as_json(&pids, sampled.as_ref(), &choices)),
         false => table(&choices, sampled.as_ref(), terminal_columns()),

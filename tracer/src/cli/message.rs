@@ -5,10 +5,16 @@
 use std::fmt::{self, Display};
 use std::io::{ErrorKind, Write};
 
-use rtrace::memory;
-use rtrace::named::NotRunning;
-use rtrace::presence::Absent;
-use rtrace::{counters, privilege, session, sources, target, unmatched, watch};
+use rtrace::counters;
+use rtrace::session;
+use rtrace::suggestions;
+use rtrace::target;
+use rtrace::target::memory;
+use rtrace::target::names::NotRunning;
+use rtrace::target::presence::Absent;
+use rtrace::target::privilege;
+use rtrace::target::source_files;
+use rtrace::watch;
 use rtrace_exporters::ExportError;
 use rtrace_model::escape;
 
@@ -115,8 +121,8 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
             .or_else(|| Some(cause.downcast_ref::<Absent>()?.hint().to_owned()))
             .or_else(|| Some(cause.downcast_ref::<memory::Error>()?.hint()))
             .or_else(|| cause.downcast_ref::<session::Error>()?.hint().map(str::to_owned))
-            .or_else(|| Some(cause.downcast_ref::<sources::Error>()?.hint()))
-            .or_else(|| Some(cause.downcast_ref::<unmatched::Error>()?.hint()))
+            .or_else(|| Some(cause.downcast_ref::<source_files::Error>()?.hint()))
+            .or_else(|| Some(cause.downcast_ref::<suggestions::Error>()?.hint()))
             .or_else(|| cause.downcast_ref::<watch::Error>()?.hint().map(str::to_owned))
     });
     short().or(of_cause)

@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rtrace::named::{self, NamedProcess};
-use rtrace::overhead::cpu_time;
-use rtrace::privilege;
+use rtrace::record::overhead::cpu_time;
 use rtrace::sampling::{self, Sampled};
+use rtrace::target::names::{self, NamedProcess};
+use rtrace::target::privilege;
 use rtrace_model::counted;
 use rtrace_tui::{Align, PickEntries, PickEntry, Question, pick};
 
@@ -24,7 +24,7 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// # Errors
 /// The terminal cannot be used.
 pub fn process(stop: &AtomicBool) -> anyhow::Result<Option<Vec<u32>>> {
-    let mut processes = named::all();
+    let mut processes = names::all();
     processes.retain(|process| privilege::check_process(process.pid).is_ok());
     let time = |process: &NamedProcess| cpu_time(process.pid).unwrap_or(0);
     let mut timed: Vec<(u64, NamedProcess)> = processes.into_iter().map(|process| (time(&process), process)).collect();

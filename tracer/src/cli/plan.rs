@@ -8,9 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context as _;
+use rtrace::record::signatures;
+use rtrace::sampling;
 use rtrace::session::{self, Options, TracedProgram};
 use rtrace::stubs::{self, NoStubs};
-use rtrace::{sampling, signatures, sources, target, unmatched};
+use rtrace::suggestions;
+use rtrace::target;
+use rtrace::target::source_files;
 use rtrace_model::RegionId;
 use rtrace_plan as plan;
 use rtrace_plan::PlannedLibrary;
@@ -36,8 +40,8 @@ pub fn plan(options: &PlanArgs, verbose: bool) -> anyhow::Result<Outcome> {
     let mut target = program.target(&how.libraries)?;
     let mechanism = session::mechanism().ok();
     let plan_options = plan::PlanOptions { stubs, ..session::plan_options(&how, mechanism, program) };
-    record::say_unknown_sources(&sources::read(&mut target.libraries, &plan_options)?);
-    unmatched::check(&target, &plan_options)?.iter().for_each(|remark| tell!("{remark}"));
+    record::say_unknown_sources(&source_files::read(&mut target.libraries, &plan_options)?);
+    suggestions::check(&target, &plan_options)?.iter().for_each(|remark| tell!("{remark}"));
     if let Some(book) = &book {
         let callers = signatures::callers(pids, &target.files);
         signatures::capture(book, &mut target.libraries, &plan_options, &callers)?;

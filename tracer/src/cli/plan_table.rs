@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use rtrace::memory;
-use rtrace::privilege::shell_quote;
 use rtrace::sampling::Sampled;
+use rtrace::target::memory;
+use rtrace::target::privilege::shell_quote;
 use rtrace_code::instruction::SiteCost;
 use rtrace_model::{counted, csv_field, escape, grouped};
 use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion, Reason};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write, stdout};
 
 use anyhow::Context as _;
-use rtrace::signatures;
+use rtrace::record::signatures;
 use rtrace::target::Target;
 use rtrace_model::{csv_field, escape};
 use rtrace_plan::{Plan, PlannedRegion};

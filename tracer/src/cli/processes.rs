@@ -1,7 +1,7 @@
 //! The processes that the user means, found, and said where they are several.
 
-use rtrace::named::{self, NamedProcess};
-use rtrace::privilege;
+use rtrace::target::names::{self, NamedProcess};
+use rtrace::target::privilege;
 
 use super::args::Processes;
 use super::message::tell;
@@ -25,7 +25,7 @@ pub fn find(chosen: &Processes) -> anyhow::Result<Vec<u32>> {
 
 fn of_name(name: &str) -> anyhow::Result<Vec<NamedProcess>> {
     let mut refused = Vec::new();
-    let mut found = named::find(name)?;
+    let mut found = names::find(name)?;
     let count = found.len();
     found.retain(|process| match privilege::check_process(process.pid) {
         Ok(()) => true,
@@ -48,6 +48,6 @@ fn of_name(name: &str) -> anyhow::Result<Vec<NamedProcess>> {
 fn say_several(name: &str, found: &[NamedProcess]) {
     if let [_, _, ..] = found {
         let pids: Vec<u32> = found.iter().map(|process| process.pid).collect();
-        tell!("{} processes are named {name}: {}", found.len(), named::list(&pids));
+        tell!("{} processes are named {name}: {}", found.len(), names::list(&pids));
     }
 }

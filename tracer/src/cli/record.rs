@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use rtrace::flight::{self, Flight, WindowLog};
-use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
 use rtrace::session::Ready;
+use rtrace::suggestions;
 use rtrace::target;
-use rtrace::translated;
-use rtrace::unmatched;
-use rtrace::user::{self, User};
+use rtrace::target::privilege::{self, shell_quote};
+use rtrace::target::translators;
+use rtrace::target::user::{self, User};
 use rtrace_exporters::{Consumer, Delivery, OpenMetrics, TraceWriter};
 use rtrace_model::{Sink, SinkError, Summary, counted, escape};
 use rtrace_plan::Plan;
@@ -77,7 +77,7 @@ pub fn record(
 ) -> anyhow::Result<Recorded> {
     ready.check().with_context(|| format!("failed to trace {}", show.target))?;
     if ready.awaited().is_empty() {
-        unmatched::check_triggers(ready.plan(), &show.keep.triggers)?;
+        suggestions::check_triggers(ready.plan(), &show.keep.triggers)?;
     }
     if let Some(reason) = ready.no_stubs() {
         tell!("{reason}");
@@ -181,10 +181,10 @@ fn writer(show: &Show<'_>) -> anyhow::Result<(Box<dyn Sink>, Option<WindowLog>)>
 }
 
 /// With probes everywhere, others pay for a recording that is not about them; those under a translator would die.
-fn say_who_pays(plan: &Plan) -> Result<(), translated::Error> {
+fn say_who_pays(plan: &Plan) -> Result<(), translators::Error> {
     for library in &plan.libraries {
         let path = &library.library.path;
-        translated::check_users(&library.library)?;
+        translators::check_users(&library.library)?;
         let users = target::users(&library.library);
         tell!("{users} running processes use {path}: each call to it costs them 1 us or more");
     }

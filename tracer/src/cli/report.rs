@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use rtrace::privilege;
+use rtrace::target::privilege;
 use rtrace_exporters::{Destination, ExportError, TraceSet};
 use rtrace_model::{CallSite, CallSiteId, Inlined};
 use rtrace_plan::Selector;

@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rtrace::command::shell_status;
-use rtrace::guard::Guard;
+use rtrace::record::guard::Guard;
 use rtrace::session::{self, FoundTarget, TracedProgram};
-use rtrace::user::User;
+use rtrace::target::command::shell_status;
+use rtrace::target::user::User;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};

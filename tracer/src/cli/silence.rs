@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use rtrace::mapped_files::MappedFiles;
-use rtrace::privilege::shell_quote;
 use rtrace::session::Ready;
 use rtrace::target;
+use rtrace::target::mapped_files::MappedFiles;
+use rtrace::target::privilege::shell_quote;
 use rtrace_model::{Summary, counted};
 use rtrace_symbolizer::{Image, linker, select, soname};
 

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 
-use rtrace::privilege;
+use rtrace::target::privilege;
 use rtrace_tui::{Fate, Host, ViewEnd};
 
 use super::message::tell;

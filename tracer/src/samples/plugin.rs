@@ -17,7 +17,7 @@ use rtrace_model::{Metric, MetricId, Sample, escape};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use self::reader::PluginAnswer;
-use crate::user::{self, User};
+use crate::target::user::{self, User};
 
 /// Time for the first line.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -227,6 +227,6 @@ mod tests {
         let pid = wait_for(&mut plugin, 1)[0].value as u32;
         plugin.stop();
         std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(crate::descendants::parent_of(pid), None, "it has ended");
+        assert_eq!(crate::target::descendants::parent_of(pid), None, "it has ended");
     }
 }

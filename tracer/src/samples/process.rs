@@ -3,7 +3,7 @@
 use rtrace_model::{Scope, Span};
 
 use super::MetricKind;
-use crate::proc_files::Stat;
+use crate::target::proc_files::Stat;
 
 /// Bytes of a page, in which `statm` counts.
 const PAGE_BYTES: f64 = 4096.0;

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, value_parser};
+use rtrace::rank;
 use rtrace::session::Options;
-use rtrace::user::{self, User};
-use rtrace::{privilege, rank, watch};
+use rtrace::target::privilege;
+use rtrace::target::user::{self, User};
+use rtrace::watch;
 use rtrace_bpf::{MAX_LEVELS, ProfileOptions};
 use rtrace_model::Percent;
 use rtrace_plan::Pattern;

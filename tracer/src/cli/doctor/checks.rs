@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rtrace::privilege::{self, Capabilities, Capability};
+use rtrace::target::privilege::{self, Capabilities, Capability};
 use rtrace_bpf::Mechanism;
 use rustix::process::{Resource, Rlimit, getrlimit};
 

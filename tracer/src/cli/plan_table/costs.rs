@@ -1,6 +1,6 @@
 //! What calls cost, measured on this machine where rtrace may trace.
 
-use rtrace::calibration::calibrate;
+use rtrace::record::calibration::calibrate;
 use rtrace_bpf::{LoadOptions, Mechanism, Programs};
 use rtrace_model::{CallCost, ExitPolicy, Region};
 use rtrace_plan::PlannedRegion;

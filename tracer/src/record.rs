@@ -1,0 +1,23 @@
+//! A recording at work: who places probes, keeps the cost down, follows processes, and reads what the kernel side tells.
+//! `recorder` is the order in which this happens.
+
+pub(crate) mod admission;
+pub mod attach;
+pub mod calibration;
+pub mod callers;
+pub(crate) mod contexts;
+pub mod family;
+pub(crate) mod gate;
+pub(crate) mod governor;
+pub mod guard;
+pub(crate) mod inspection;
+pub(crate) mod jump_candidates;
+pub(crate) mod late_loads;
+pub mod overhead;
+pub mod pipeline;
+pub(crate) mod recorder;
+pub(crate) mod returns;
+pub mod signatures;
+pub mod source;
+pub mod stale;
+pub(crate) mod values;

@@ -1,0 +1,528 @@
+//! From a plan to probes in place.
+//!
+//! The kernel takes all sites of a link or none, so a refusal is narrowed down by halves until the
+//! site at fault is known; it is then left out with the kernel's reason, and the others stay.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use rtrace_bpf::wire::{
+    PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, laps_cookie, pops_cookie, step_cookie, stub_cookie,
+};
+use rtrace_bpf::{Error, Probes, Programs, Role, Site};
+use rtrace_code::copies::Registers;
+use rtrace_code::instruction::SiteCost;
+use rtrace_code::tails::Tails;
+use rtrace_model::{Definition, ExitPolicy, Library, Region, RegionId, SourceLine};
+use rtrace_plan as plan;
+use rtrace_plan::{Plan, PlannedRegion, Reason, Refusal};
+use rtrace_symbolizer::lines::Lines;
+
+use crate::host;
+use crate::stubs::Stubs;
+use crate::target::code::Spot;
+use crate::target::files::Pinned;
+use crate::target::presence::{Absent, Presence, ProcessCode};
+
+/// Links of regions that can be throttled, at most. To place one takes the kernel a millisecond, and to close many takes
+/// seconds.
+const MOST_GROUPS: usize = 1 << 11;
+
+/// Sites of a link whose regions can be throttled, at most.
+const MOST_TOGETHER: usize = 64;
+
+/// Links that are closed at a time at the end, where they are few. Of 27, each with 1,024 sites, most stood in the
+/// others' way: 11 us a site, where one alone takes 1 to 7.
+const CLOSED_TOGETHER: usize = 12;
+
+/// Links that are closed at a time while the program should not hit them any more, or where they are many: for each
+/// the kernel takes out a few sites, and then waits for a grace period of RCU, which all wait for together.
+const CLOSED_SOON: usize = 256;
+
+/// Probes in place. Dropping them takes them out.
+#[derive(Default)]
+pub struct Attachment {
+    /// The regions with probes.
+    pub regions: Vec<Region>,
+    /// Regions that the kernel refused, by index of the library in the plan.
+    pub refused: Vec<(usize, Refusal)>,
+    /// Regions that can be throttled.
+    pub throttleable: Vec<Throttleable>,
+    /// What was placed, so that it can be placed in other processes, too.
+    pub placed: Vec<Placed>,
+    /// The probes, in this order.
+    pub probes: Vec<Probes>,
+}
+
+/// Sites of a file that were placed together.
+#[derive(Clone)]
+pub struct Placed {
+    /// The file.
+    pub file: Arc<Pinned>,
+    /// The library, as the programs name it.
+    pub library: Arc<Library>,
+    role: Role,
+    sites: Arc<[Site]>,
+    /// The functions whose calls enter at the sites, and where each begins, in this order.
+    functions: Arc<[(RegionId, u64)]>,
+}
+
+impl Placed {
+    /// How many sites there are.
+    pub fn number(&self) -> usize {
+        self.sites.len()
+    }
+
+    /// Whether the file holds what it held when its sites were chosen.
+    pub fn is_unchanged(&self) -> bool {
+        self.file.is_unchanged()
+    }
+
+    /// File offsets of the sites, in bytes.
+    pub fn offsets(&self) -> impl Iterator<Item = u64> {
+        self.sites.iter().map(|site| site.file_offset)
+    }
+
+    /// The sites, with what calls pass in front of them. For sites in the library itself.
+    pub fn spots(&self) -> Vec<Spot> {
+        let spot = |(site, &(_, entry)): (&Site, &(RegionId, u64))| Spot { entry, site: site.file_offset };
+        self.sites.iter().zip(&*self.functions).map(spot).collect()
+    }
+
+    /// The functions whose calls enter at the sites.
+    pub fn regions(&self) -> impl Iterator<Item = RegionId> {
+        self.functions.iter().map(|(region, _)| *region)
+    }
+
+    /// Device and inode of the file.
+    pub fn file_id(&self) -> Option<(u64, u64)> {
+        self.file.file().metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    }
+
+    /// Whether calls enter at the sites, and these lie in the library itself rather than in stubs.
+    pub fn is_of_library(&self) -> bool {
+        self.role == Role::Enter && self.file_id() == Some((self.library.device, self.library.inode))
+    }
+
+    /// Places no probes at these of the sites any more.
+    pub fn avoid(&self, programs: &Programs, sites: &[u64]) {
+        let Some((device, inode)) = self.file_id() else { return };
+        sites.iter().for_each(|&site| programs.avoid(device, inode, site));
+    }
+
+    /// Places the sites in another process.
+    ///
+    /// # Errors
+    /// The process has ended, or the kernel refuses probes.
+    pub fn place(&self, programs: &Programs, pid: u32) -> Result<Probes, Error> {
+        programs.attach(self.role, &self.file.path(), &[pid], &self.sites)
+    }
+}
+
+/// A region that can be throttled: its probes can be taken out and placed again.
+pub struct Throttleable {
+    /// The region.
+    pub region: Region,
+    /// As it was planned.
+    planned: PlannedRegion,
+    file: Arc<Pinned>,
+    library: Arc<Library>,
+    /// Whether it has a probe at first.
+    pub is_placed: bool,
+}
+
+impl Throttleable {
+    /// A path that leads to the file.
+    pub fn path(&self) -> PathBuf {
+        self.file.path()
+    }
+
+    /// The site at which its calls enter.
+    pub fn entry(&self) -> Site {
+        entry_of(&self.planned)
+    }
+}
+
+/// Regions with probes, for the governor.
+pub struct Governable {
+    /// Those that come under its control.
+    pub throttleable: Vec<Throttleable>,
+    /// The others.
+    pub fixed: Vec<Region>,
+}
+
+/// What is known of the regions of a plan before their probes are placed, where they can be throttled.
+#[derive(Default)]
+pub struct Admitted {
+    /// They cost too much to be placed at first.
+    pub left_out: HashSet<RegionId>,
+    /// They are called, so that they may have to be taken out, each alone.
+    pub called: HashSet<RegionId>,
+    /// Processes that are to have links for them, at most.
+    pub processes: usize,
+}
+
+impl Admitted {
+    fn leaves_out(&self, planned: &PlannedRegion) -> bool {
+        planned.jump.is_none() && self.left_out.contains(&planned.region.id)
+    }
+
+    /// The regions of a library by groups whose probes are placed and taken out together: each alone as long as links
+    /// are few. A region by which control leaves others is needed whatever it costs.
+    fn groups<'r>(&self, regions: &'r [PlannedRegion]) -> Vec<Vec<&'r PlannedRegion>> {
+        let (jumps, others): (Vec<_>, Vec<_>) = regions.iter().partition(|planned| planned.jump.is_some());
+        let is_called = |planned: &&PlannedRegion| self.called.contains(&planned.region.id);
+        let placed = others.into_iter().filter(|planned| !self.leaves_out(planned));
+        let (called, quiet): (Vec<_>, Vec<_>) = placed.partition(is_called);
+        let links = (MOST_GROUPS.min(host::allow_descriptors() / 4) / self.processes.max(1)).max(1);
+        let together = quiet.len().div_ceil(links.saturating_sub(called.len()).max(1)).clamp(1, MOST_TOGETHER);
+        let groups = called.chunks(1).chain(quiet.chunks(together)).chain([&*jumps]);
+        groups.filter(|group| !group.is_empty()).map(<[_]>::to_vec).collect()
+    }
+}
+
+impl Attachment {
+    fn keep(&mut self, placing: Placing<'_>, file: &Arc<Pinned>, library: &Arc<Library>) {
+        let begins: HashMap<RegionId, u64> =
+            placing.regions.iter().map(|planned| (planned.region.id, planned.region.file_offset)).collect();
+        for (role, sites, probes) in placing.placed {
+            let (file, library) = (Arc::clone(file), Arc::clone(library));
+            let functions = sites.iter().map(|(region, _)| (*region, begins[region])).collect();
+            let sites = sites.into_iter().map(|(_, site)| site).collect();
+            self.placed.push(Placed { file, library, role, sites, functions });
+            self.probes.push(probes);
+        }
+    }
+
+    /// The regions with calls, each with its place in the sources, if that is known; `calls`: by region.
+    pub fn located(&self, calls: &[u64], lines: &Lines) -> Vec<Definition> {
+        let files: HashMap<_, _> = self.placed.iter().map(|placed| (placed.library.id, placed)).collect();
+        let located = |region: &Region| {
+            let Placed { file, library, .. } = files.get(&region.library)?;
+            let line = lines.in_file(&file.reachable(Some(&library.path)), region.file_offset)?;
+            let SourceLine { file, line } =
+                line.inlined.first().map_or(line.source, |first| first.called_at.clone())?;
+            let (source_file, source_line) = (Some(file), (line > 0).then_some(line));
+            Some(Definition::Region(Region { source_file, source_line, ..region.clone() }))
+        };
+        let is_called = |region: &&Region| calls.get(region.id.index()).is_some_and(|&calls| calls > 0);
+        self.regions.iter().filter(is_called).filter_map(located).collect()
+    }
+
+    /// Gives those that can be throttled to the governor, and tells it of the others.
+    pub fn hand_over(&mut self) -> Governable {
+        let throttleable = std::mem::take(&mut self.throttleable);
+        let can_be: HashSet<RegionId> = throttleable.iter().map(|of| of.region.id).collect();
+        let others = self.regions.iter().filter(|region| !can_be.contains(&region.id));
+        Governable { fixed: others.cloned().collect(), throttleable }
+    }
+
+    /// Fails where a file has changed since it was looked at.
+    ///
+    /// # Errors
+    /// It has.
+    pub fn check_unchanged(&self) -> Result<(), Error> {
+        let together = self.placed.iter().map(|placed| (&placed.file, &placed.library));
+        let mut together = together.filter(|(file, _)| !file.is_unchanged());
+        together.next().map_or(Ok(()), |(file, library)| file.check(Path::new(&library.path)))
+    }
+
+    /// Refuses files of which processes have no probe, though they map them.
+    ///
+    /// # Errors
+    /// The first of these.
+    pub fn check(&self, pids: &[u32]) -> Result<(), Absent> {
+        for process in pids.iter().filter_map(|&pid| ProcessCode::of(pid)) {
+            let mut files: BTreeMap<(u64, u64), (&Placed, Vec<Spot>)> = BTreeMap::new();
+            for placed in &self.placed {
+                let Some(id) = placed.file_id() else { continue };
+                let of_file = files.entry(id).or_insert_with(|| (placed, Vec::new()));
+                of_file.1.extend(placed.offsets().map(Spot::at));
+            }
+            let mut presences =
+                files.into_values().filter_map(|(placed, spots)| process.presence(placed.file.file(), spots));
+            presences.try_for_each(Presence::check)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes probes out.
+pub fn detach(probes: Vec<Probes>) {
+    detach_links(probes.into_iter().flat_map(Probes::into_links).collect());
+}
+
+/// Takes out links, some at a time: the kernel takes out the sites of each one by one, for which it lets only one thread
+/// in, and then waits, which several can do together.
+pub fn detach_links<T: Send>(links: Vec<T>) {
+    let are_many = links.len() > CLOSED_SOON;
+    close(links, if are_many { CLOSED_SOON } else { CLOSED_TOGETHER });
+}
+
+/// Takes probes out, so many links at a time.
+fn close<T: Send>(probes: Vec<T>, together: usize) {
+    let threads = probes.len().min(together);
+    let rest = Mutex::new(probes);
+    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| while next().map(drop).is_some() {});
+        }
+    });
+}
+
+/// Probes that are taken out while the recording goes on.
+#[derive(Default)]
+pub struct Closing(Vec<JoinHandle<()>>);
+
+impl Closing {
+    /// Takes probes out, for which nobody waits now.
+    pub fn close(&mut self, probes: Vec<Probes>) {
+        self.spawn(probes, host::run_as_usual);
+    }
+
+    /// The same of few probes that are hit often until they are gone.
+    pub fn close_first(&mut self, probes: Vec<Probes>) {
+        self.spawn(probes, || ());
+    }
+
+    fn spawn(&mut self, probes: Vec<Probes>, begin: fn()) {
+        self.0.retain(|closing| !closing.is_finished());
+        if !probes.is_empty() {
+            let links = probes.into_iter().flat_map(Probes::into_links).collect();
+            self.0.push(thread::spawn(move || {
+                begin();
+                close(links, CLOSED_SOON);
+            }));
+        }
+    }
+
+    /// Whether all are gone.
+    pub fn is_done(&self) -> bool {
+        self.0.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits until all are gone.
+    pub fn finish(&mut self) {
+        for closing in self.0.drain(..) {
+            closing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    }
+}
+
+/// Places the probes of a plan in these processes, those on its stubs too; where regions are to be throttled, of those that
+/// are `admitted`. A region with a stub cannot be.
+///
+/// # Errors
+/// The kernel refuses probes for a reason that has nothing to do with a single site.
+pub fn attach(
+    programs: &Programs,
+    plan: &Plan,
+    pids: &[u32],
+    stubs: Option<&Stubs>,
+    admitted: Option<&Admitted>,
+) -> Result<Attachment, Error> {
+    set_tail_calls(programs, plan)?;
+    let mut attachment = Attachment::default();
+    for (index, planned_library) in plan.libraries.iter().enumerate() {
+        let library = Arc::new(planned_library.library.clone());
+        let file = Arc::new(Pinned::open(&planned_library.attach_path, planned_library.stamp)?);
+        let groups = match admitted {
+            Some(admitted) => admitted.groups(&planned_library.regions),
+            None => vec![planned_library.regions.iter().collect()],
+        };
+        let throttleable = |planned: &PlannedRegion, is_placed| {
+            let (file, library) = (Arc::clone(&file), Arc::clone(&library));
+            Throttleable { region: planned.region.clone(), planned: planned.clone(), file, library, is_placed }
+        };
+        let left_out =
+            planned_library.regions.iter().filter(|planned| admitted.is_some_and(|of| of.leaves_out(planned)));
+        for planned in left_out {
+            attachment.regions.push(planned.region.clone());
+            attachment.throttleable.push(throttleable(planned, false));
+        }
+        for regions in &groups {
+            let mut placing = Placing { programs, path: file.path(), regions, pids, placed: Vec::new() };
+            let refused = placing.entries()?;
+            let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
+                true => None,
+                false => {
+                    let file_offset = stubs?.offset(planned.region.id)?;
+                    Some(plan::EntrySite {
+                        file_offset,
+                        cost: SiteCost::Emulated,
+                        words: 0,
+                        registers: Registers::default(),
+                    })
+                }
+            };
+            for &planned in regions {
+                let Some(cause) = refused.get(&planned.region.id) else {
+                    let region = Region { stub: stub_of(planned).is_some(), ..planned.region.clone() };
+                    if admitted.is_some() && planned.jump.is_none() {
+                        attachment.throttleable.push(throttleable(planned, true));
+                    }
+                    attachment.regions.push(region);
+                    continue;
+                };
+                let reason = Reason::Kernel(cause.to_string());
+                attachment.refused.push((index, Refusal { name: planned.region.name.clone(), reason }));
+            }
+            attachment.keep(placing, &file, &library);
+            if let Some(stubs) = stubs {
+                let path = stubs.path();
+                let mut placing = Placing { programs, path: path.clone(), regions, pids, placed: Vec::new() };
+                placing.stubs(stub_of)?;
+                attachment.keep(placing, &Arc::new(Pinned::open(&path, None)?), &library);
+            }
+        }
+    }
+    Ok(attachment)
+}
+
+/// Places probes of throttled regions of a file anew, which are taken out together the next time.
+///
+/// # Errors
+/// The kernel refuses probes for a reason that has nothing to do with a single site.
+pub fn place_again(programs: &Programs, pids: &[u32], regions: &[&Throttleable]) -> Result<Attachment, Error> {
+    let mut attachment = Attachment::default();
+    let Some(Throttleable { file, library, .. }) = regions.first() else { return Ok(attachment) };
+    let planned: Vec<&PlannedRegion> = regions.iter().map(|region| &region.planned).collect();
+    let mut placing = Placing { programs, path: file.path(), regions: &planned, pids, placed: Vec::new() };
+    placing.entries()?;
+    attachment.keep(placing, file, library);
+    Ok(attachment)
+}
+
+/// A site with its cookie, which also tells what our program does in the kernel's place.
+fn site(planned: plan::EntrySite, cookie: u64) -> Site {
+    let plan::EntrySite { file_offset, cost, words, .. } = planned;
+    let cookie = match cost {
+        SiteCost::BpfEmulated(step) => step_cookie(cookie, step, file_offset),
+        SiteCost::Emulated | SiteCost::SingleStep => deep_cookie(cookie, words),
+    };
+    Site { file_offset, cookie }
+}
+
+/// The site at which a region's calls enter.
+pub fn entry_of(planned: &PlannedRegion) -> Site {
+    site(planned.entry, cookie(planned))
+}
+
+/// The cookie of the sites at which a region's calls enter.
+fn cookie(planned: &PlannedRegion) -> u64 {
+    let policy = match planned.region.exit {
+        ExitPolicy::ReturnSite if planned.never_returns() => PolicyCode::RT_POLICY_NEVER,
+        ExitPolicy::ReturnSite => PolicyCode::RT_POLICY_RETURN_SITE,
+        ExitPolicy::EntryOnly => PolicyCode::RT_POLICY_ENTRY_ONLY,
+    };
+    let tails = match planned.tails {
+        Tails::Never => TailsCode::RT_TAILS_NEVER,
+        Tails::To(_) => TailsCode::RT_TAILS_KNOWN,
+        Tails::Anywhere if planned.abandons => TailsCode::RT_TAILS_DOUBTFUL,
+        Tails::Anywhere => TailsCode::RT_TAILS_ANYWHERE,
+    };
+    let cookie = entry_cookie(planned.region.id.0, policy, tails);
+    let cookie = if planned.laps { laps_cookie(cookie) } else { cookie };
+    let cookie = if planned.pops > 0 { pops_cookie(cookie) } else { cookie };
+    planned.jump.map_or(cookie, |jump| jump_cookie(cookie, jump))
+}
+
+/// Tells the kernel side which functions of a plan end in jumps to which others.
+fn set_tail_calls(programs: &Programs, plan: &Plan) -> Result<(), Error> {
+    for library in &plan.libraries {
+        let by_offset: HashMap<u64, u32> =
+            library.regions.iter().map(|planned| (planned.region.file_offset, planned.region.id.0)).collect();
+        let tails = library.regions.iter().flat_map(|planned| {
+            let Tails::To(offsets) = &planned.tails else { return Vec::new() };
+            let to = offsets.iter().filter_map(|offset| by_offset.get(offset));
+            to.map(|&to| (planned.region.id.0, to)).collect()
+        });
+        programs.set_tail_calls(tails)?;
+        let pops = library.regions.iter().filter(|planned| planned.pops > 0);
+        programs.set_pops(pops.map(|planned| (planned.region.id.0, planned.pops)))?;
+    }
+    Ok(())
+}
+
+struct Placing<'a> {
+    programs: &'a Programs,
+    path: PathBuf,
+    regions: &'a [&'a PlannedRegion],
+    pids: &'a [u32],
+    placed: Vec<(Role, Vec<RegionSite>, Probes)>,
+}
+
+/// A site with the region that it serves.
+type RegionSite = (RegionId, Site);
+
+fn bare(sites: &[RegionSite]) -> Vec<Site> {
+    sites.iter().map(|&(_, site)| site).collect()
+}
+
+impl Placing<'_> {
+    /// Places the entry sites; returns the regions that the kernel refuses, with its reason.
+    fn entries(&mut self) -> Result<HashMap<RegionId, String>, Error> {
+        self.place(Role::Enter, &self.sites(|planned| Some(planned.entry)))
+    }
+
+    /// Places the sites in the stubs' file. A stub without a probe would hide calls, so all are placed.
+    fn stubs(&mut self, stub_of: impl Fn(&PlannedRegion) -> Option<plan::EntrySite>) -> Result<(), Error> {
+        let of_stub = |(region, site): RegionSite| (region, Site { cookie: stub_cookie(site.cookie), ..site });
+        let sites: Vec<RegionSite> = self.sites(&stub_of).into_iter().map(of_stub).collect();
+        if !sites.is_empty() {
+            let probes = self.programs.attach(Role::Enter, &self.path, self.pids, &bare(&sites))?;
+            self.placed.push((Role::Enter, sites, probes));
+        }
+        Ok(())
+    }
+
+    /// The sites at which calls enter, where each region has one.
+    fn sites(&self, entry: impl Fn(&PlannedRegion) -> Option<plan::EntrySite>) -> Vec<RegionSite> {
+        let site = |&planned: &&PlannedRegion| Some((planned.region.id, site(entry(planned)?, cookie(planned))));
+        self.regions.iter().filter_map(site).collect()
+    }
+
+    /// Places sites; returns what the kernel refuses.
+    fn place(&mut self, role: Role, sites: &[RegionSite]) -> Result<HashMap<RegionId, String>, Error> {
+        let mut refused = HashMap::new();
+        let attach = |sites: &[RegionSite]| self.programs.attach(role, &self.path, self.pids, &bare(sites));
+        let links = place(sites, &attach, &mut |(region, _), error| {
+            refused.insert(*region, error.cause());
+        })?;
+        self.placed.extend(links.into_iter().map(|(sites, probes)| (role, sites.to_vec(), probes)));
+        Ok(refused)
+    }
+}
+
+/// Places sites by as few links as possible, and gives each link with its sites. A site that the kernel refuses is
+/// found by halves.
+///
+/// # Errors
+/// The kernel refuses probes for a reason that has nothing to do with a single site.
+pub fn place<'s, S>(
+    sites: &'s [S],
+    attach: &impl Fn(&[S]) -> Result<Probes, Error>,
+    refuse: &mut impl FnMut(&S, Error),
+) -> Result<Vec<(&'s [S], Probes)>, Error> {
+    if sites.is_empty() {
+        return Ok(Vec::new());
+    }
+    match (sites, attach(sites)) {
+        (_, Ok(probes)) => Ok(vec![(sites, probes)]),
+        (_, Err(error)) if !error.is_about_a_site() => Err(error),
+        ([site], Err(error)) => {
+            refuse(site, error);
+            Ok(Vec::new())
+        }
+        (_, Err(_)) => {
+            let (left, right) = sites.split_at(sites.len() / 2);
+            let mut links = place(left, attach, refuse)?;
+            links.extend(place(right, attach, refuse)?);
+            Ok(links)
+        }
+    }
+}

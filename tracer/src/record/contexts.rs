@@ -1,0 +1,307 @@
+//! Contexts of calls: goes on with walks for which the kernel side knows no rule, and answers with the rules.
+//!
+//! A rule is known for as long as its code is mapped. What the processes map is looked at from time to time, and as soon
+//! as something else is mapped where there was something; for a few milliseconds, code that was loaded where other code
+//! was may be unwound by the rules of the latter.
+
+use std::collections::HashMap as Map;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use foldhash::{HashMap, HashMapExt as _, HashSet};
+use rtrace_bpf::wire::ContextEnd;
+use rtrace_bpf::{Error, Programs, Rest, Walked};
+use rtrace_model::{CallerFrame, CallerStack, ContextEnding, Timestamp, UnwindRule};
+use rtrace_symbolizer::address_space::FileId;
+use rtrace_symbolizer::modules::{self, Module};
+use rtrace_symbolizer::{Image, UnwindTables};
+
+use crate::host;
+use crate::record::returns::wait;
+use crate::target::address_spaces::{self, AddressSpaces};
+
+/// Longest wait for a context, and so for the end.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Time between two looks at what processes map.
+const LOOK_PERIOD: Duration = Duration::from_millis(250);
+
+/// Contexts that were found, and not yet handed on.
+#[derive(Debug, Default)]
+pub struct FoundContexts(Mutex<FoundSoFar>);
+
+/// Those since they were last taken.
+#[derive(Debug, Default)]
+pub struct FoundSoFar {
+    /// The contexts.
+    pub contexts: Vec<FoundContext>,
+    /// Records that could not be understood.
+    pub bad_records: u64,
+}
+
+/// A context by addresses.
+#[derive(Debug)]
+pub struct FoundContext {
+    /// Its number.
+    pub id: u32,
+    /// The process.
+    pub pid: u32,
+    /// The number of its address space.
+    pub space: u32,
+    /// When it was found.
+    pub time: Timestamp,
+    /// The return addresses, the innermost first.
+    pub addresses: Vec<u64>,
+    /// Whether there are more.
+    pub ending: ContextEnding,
+}
+
+impl FoundContexts {
+    /// Those since the last call.
+    pub fn take(&self) -> FoundSoFar {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(&self, contexts: Vec<FoundContext>, bad_records: u64) {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.contexts.extend(contexts);
+        found.bad_records += bad_records;
+    }
+}
+
+/// The unwind tables of a file; none where it cannot be read.
+type OfFile = Option<UnwindTables>;
+
+/// The unwind tables of files.
+#[derive(Debug)]
+pub struct ContextTables {
+    known: Map<FileId, OfFile>,
+    read_ahead: Receiver<(FileId, OfFile)>,
+}
+
+impl ContextTables {
+    /// Reads those of all files that the processes execute, on a thread of its own, which nobody waits for. Reading takes
+    /// tens of milliseconds for a large library: after the first call from there, many more would have no context
+    /// meanwhile.
+    pub fn read_ahead(pids: Vec<u32>) -> ContextTables {
+        let (sender, read_ahead) = channel();
+        thread::spawn(move || {
+            let mut read = HashSet::default();
+            let modules = pids.into_iter().flat_map(|pid| modules::of_process(pid).unwrap_or_default());
+            for module in modules {
+                let is_over = || sender.send((file_of(&module), open(&module))).is_err();
+                if read.insert(file_of(&module)) && is_over() {
+                    break;
+                }
+            }
+        });
+        ContextTables { known: Map::new(), read_ahead }
+    }
+
+    fn of(&mut self, module: &Module) -> Option<&UnwindTables> {
+        let file = file_of(module);
+        if !self.known.contains_key(&file) {
+            self.known.extend(self.read_ahead.try_iter());
+        }
+        self.known.entry(file).or_insert_with(|| open(module)).as_ref()
+    }
+}
+
+fn file_of(module: &Module) -> FileId {
+    (module.device, module.inode)
+}
+
+fn open(module: &Module) -> OfFile {
+    Image::open(&module.open_path()).ok().map(|image| UnwindTables::of(&image))
+}
+
+/// What is known of an address space.
+struct Space {
+    pid: u32,
+    modules: Vec<Module>,
+    rules: HashMap<u64, UnwindRule>,
+}
+
+impl Space {
+    /// The file at an address, and the offset in it.
+    fn find(&self, address: u64) -> Option<(&Module, u64)> {
+        address_spaces::find(&self.modules, address)
+    }
+}
+
+/// Finds contexts.
+pub struct Contexts<'a> {
+    programs: &'a Programs,
+    found: &'a FoundContexts,
+    spaces: HashMap<u32, Space>,
+    tables: ContextTables,
+    /// By this others tell that something else is mapped.
+    mapped: AddressSpaces,
+}
+
+impl<'a> Contexts<'a> {
+    /// None yet.
+    pub fn new(
+        programs: &'a Programs,
+        found: &'a FoundContexts,
+        tables: ContextTables,
+        mapped: AddressSpaces,
+    ) -> Contexts<'a> {
+        Contexts { programs, found, spaces: HashMap::new(), tables, mapped }
+    }
+
+    /// Finds contexts until `is_over`, and then those that are left.
+    ///
+    /// # Errors
+    /// The ring or a table of the programs cannot be used.
+    pub fn walk(mut self, is_over: &AtomicBool) -> Result<(), Error> {
+        // Until it has answered, calls have no context.
+        let _ahead = host::run_first();
+        let mut ring = self.programs.contexts()?;
+        let mut look_at = Instant::now() + LOOK_PERIOD;
+        loop {
+            let is_last = is_over.load(Ordering::Relaxed);
+            if !is_last {
+                wait([ring.as_fd()].into_iter(), PATIENCE);
+            }
+            let (walked, bad_records) = ring.take()?;
+            if self.mapped.was_any_forgotten() {
+                self.look()?;
+            }
+            let is_empty = walked.is_empty() && bad_records == 0;
+            let found = walked.into_iter().map(|walked| self.finish(walked)).collect();
+            self.found.add(found, bad_records);
+            if is_last && is_empty {
+                return Ok(());
+            }
+            if Instant::now() >= look_at {
+                self.look()?;
+                look_at = Instant::now() + LOOK_PERIOD;
+            }
+        }
+    }
+
+    fn finish(&mut self, walked: Walked) -> FoundContext {
+        let Walked { id, pid, space, mut addresses, mut end, rest } = walked;
+        if let Some(rest) = rest {
+            let mut rules = Vec::new();
+            let levels = self.programs.levels() as usize;
+            end = go_on(&rest, &mut addresses, levels, |address| self.rule(pid, space, address, &mut rules));
+            self.programs.set_rules(space, &rules);
+        }
+        FoundContext { id, pid, space, time: host::now(), addresses, ending: ending_of(end) }
+    }
+
+    /// How the frame is left to which a call returns at this address; those that are looked up are added to `new`.
+    fn rule(&mut self, pid: u32, space: u32, address: u64, new: &mut Vec<(u64, UnwindRule)>) -> UnwindRule {
+        let Contexts { spaces, tables, .. } = self;
+        let known = spaces.entry(space).or_insert_with(|| Space { pid, modules: Vec::new(), rules: HashMap::new() });
+        if let Some(&rule) = known.rules.get(&address) {
+            // The kernel side may have had no room for it.
+            new.push((address, rule));
+            return rule;
+        }
+        if known.find(address).is_none() {
+            match modules::of_process(pid) {
+                Ok(modules) => known.modules = modules,
+                // The process has ended: nothing can be said of the address.
+                Err(_) => return UnwindRule::Unknown,
+            }
+        }
+        let rule = known.find(address).map_or(UnwindRule::Unknown, |(module, offset)| {
+            tables.of(module).map_or(UnwindRule::Unknown, |tables| tables.rule(offset))
+        });
+        known.rules.insert(address, rule);
+        new.push((address, rule));
+        rule
+    }
+
+    /// Forgets the rules of code that is not mapped any more.
+    fn look(&mut self) -> Result<(), Error> {
+        let mut ended = Vec::new();
+        for (&space, known) in &mut self.spaces {
+            let modules = modules::of_process(known.pid).unwrap_or_default();
+            if modules.is_empty() {
+                ended.push(space);
+            }
+            if modules == known.modules && !modules.is_empty() {
+                continue;
+            }
+            let place = |modules: &[Module], address| {
+                address_spaces::find(modules, address).map(|(module, offset)| (module.device, module.inode, offset))
+            };
+            let is_gone = |address: u64| place(&known.modules, address) != place(&modules, address);
+            let gone: HashSet<u64> = known.rules.keys().copied().filter(|&address| is_gone(address)).collect();
+            self.programs.forget_rules(space, gone.iter().copied())?;
+            known.rules.retain(|address, _| !gone.contains(address));
+            known.modules = modules;
+        }
+        ended.iter().for_each(|space| drop(self.spaces.remove(space)));
+        Ok(())
+    }
+}
+
+/// Goes on with a walk as the kernel side does (`step_up` in `context.bpf.h`), by these rules.
+fn go_on(rest: &Rest, addresses: &mut Vec<u64>, levels: usize, mut rule: impl FnMut(u64) -> UnwindRule) -> ContextEnd {
+    let Rest { mut word, mut sp, mut bp, limit, .. } = *rest;
+    let is_over = if limit == 0 { ContextEnd::RT_CONTEXT_COMPLETE } else { ContextEnd::RT_CONTEXT_BROKEN };
+    // Where the copy ends, the next call of the kind gets further.
+    let unread = |address: u64| match rest.ends_before(address) {
+        true => ContextEnd::RT_CONTEXT_ASKED,
+        false => ContextEnd::RT_CONTEXT_UNREADABLE,
+    };
+    loop {
+        let (stack, frame) = match rule(word) {
+            UnwindRule::Up(stack, frame) => (stack, frame),
+            UnwindRule::Outermost => return is_over,
+            UnwindRule::Signal => return ContextEnd::RT_CONTEXT_SIGNAL,
+            UnwindRule::Unknown => return ContextEnd::RT_CONTEXT_UNDESCRIBED,
+        };
+        let above = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
+        let caller = match (stack, bp) {
+            (CallerStack::AboveStack(offset), _) => above(sp, offset),
+            (_, None) => return ContextEnd::RT_CONTEXT_UNDESCRIBED,
+            (CallerStack::AboveFrame(offset), Some(bp)) => above(bp, offset),
+            (CallerStack::StoredAboveFrame(offset), Some(bp)) => match rest.word_at(above(bp, offset)) {
+                Some(caller) => caller,
+                None => return unread(above(bp, offset)),
+            },
+        };
+        if caller <= sp || !caller.is_multiple_of(8) {
+            return ContextEnd::RT_CONTEXT_BROKEN;
+        }
+        let slot = caller - 8;
+        if limit != 0 && slot >= limit {
+            return if slot == limit { ContextEnd::RT_CONTEXT_COMPLETE } else { ContextEnd::RT_CONTEXT_BROKEN };
+        }
+        let Some(next) = rest.word_at(slot) else { return unread(slot) };
+        bp = match (frame, bp) {
+            (CallerFrame::Untouched, bp) => bp,
+            (CallerFrame::AboveStack(offset), _) => rest.word_at(above(caller, offset)),
+            (CallerFrame::AboveFrame(offset), Some(bp)) => rest.word_at(above(bp, offset)),
+            (CallerFrame::AboveFrame(_), None) | (CallerFrame::Nowhere, _) => None,
+        };
+        (sp, word) = (caller, next);
+        match word {
+            0 => return is_over,
+            _ if addresses.len() >= levels => return ContextEnd::RT_CONTEXT_CUT,
+            _ => addresses.push(word),
+        }
+    }
+}
+
+fn ending_of(end: ContextEnd) -> ContextEnding {
+    match end {
+        ContextEnd::RT_CONTEXT_COMPLETE => ContextEnding::Complete,
+        ContextEnd::RT_CONTEXT_CUT => ContextEnding::Cut,
+        ContextEnd::RT_CONTEXT_ASKED => ContextEnding::NotYetKnown,
+        ContextEnd::RT_CONTEXT_UNDESCRIBED => ContextEnding::NotDescribed,
+        ContextEnd::RT_CONTEXT_UNREADABLE => ContextEnding::NotReadable,
+        ContextEnd::RT_CONTEXT_SIGNAL => ContextEnding::Signal,
+        _ => ContextEnding::Contradicted,
+    }
+}

@@ -1,0 +1,554 @@
+//! The processes with probes: each has links of its own, so that no other process has a breakpoint.
+//!
+//! A child inherits the breakpoints with the memory of its parent, but the kernel runs no program there
+//! before the child has links, too. They are placed as soon as the kernel side reports the fork, while the parent
+//! waits inside the kernel, if they are few. What a child calls before that in a library that
+//! it maps is not recorded; an event reports such a blind window. There is none if the child meets no breakpoint
+//! meanwhile, as most children that execute a program do. Links outlive an exec, and where there is a gate
+//! (`gate`) a child executes another program only once they are placed: that has its probes before it maps
+//! a library.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs, Unlinked};
+use rtrace_model::{Library, LibraryId, RegionId, Timestamp};
+use rtrace_symbolizer::modules::{self, Module};
+
+use crate::host;
+use crate::record::attach::{Attachment, Closing, Placed, detach};
+use crate::target::code::Spot;
+use crate::target::mapping_history::MappingHistory;
+use crate::target::presence::{Presence, ProcessCode};
+use crate::target::privilege;
+
+/// The probes of children that have ended stay until no child was forked for so long, unless there are more: each hit
+/// of a site passes all links that it has, and a site takes the kernel 0.4 KB.
+const QUIET_NS: u64 = 300_000_000;
+const MOST_ENDED: usize = 128;
+const MOST_ENDED_SITES: usize = 1 << 17;
+
+/// A process whose calls of a library were not recorded for a time.
+pub struct BlindChild {
+    /// The process.
+    pub pid: u32,
+    /// The library.
+    pub library: Library,
+    /// When it was forked, or lost its probes.
+    pub since: Timestamp,
+}
+
+/// Entry sites of a library that a process has overwritten, or to which no call comes any more.
+pub struct Overwritten {
+    /// The process.
+    pub pid: u32,
+    /// The library.
+    pub library: Arc<Library>,
+    /// File offsets of the sites, in bytes, sorted.
+    pub offsets: Vec<u64>,
+}
+
+/// A process that forks waits until its child has its probes, unless there are more sites: the kernel takes 5 us for each.
+const LONGEST_WAIT_NS: u64 = 10_000_000;
+const MOST_WAITED_FOR: usize = 1024;
+
+/// Sites with the probes of the processes that had them first.
+struct InPlace {
+    placed: Placed,
+    since: Timestamp,
+    first: Probes,
+}
+
+#[derive(Default)]
+struct FollowedState {
+    pids: Vec<u32>,
+    /// By number; no other has had it.
+    placed: BTreeMap<usize, InPlace>,
+    /// How many there have been.
+    numbers: usize,
+    /// Whether some were taken out since their regions were throttled.
+    is_throttled: bool,
+    /// Those of children, with their number in `placed`.
+    probes: HashMap<u32, Vec<(usize, Probes)>>,
+    /// For these there was no room: children, with their number in `placed`.
+    missing: HashSet<(u32, usize)>,
+    /// Processes that lost their probes because these would harm them.
+    left: HashSet<u32>,
+    /// Processes that lost their probes by an exec.
+    lost: HashSet<u32>,
+    blind: Vec<BlindChild>,
+    /// Those that had ended with a program of which it was not yet known whether it has mapped the library, and when
+    /// they had.
+    undecided: Vec<(Timestamp, BlindChild)>,
+    /// Sites that processes may have overwritten, by file: they lost the probes there.
+    withdrawn: HashSet<(u32, (u64, u64), u64)>,
+    /// The entry sites among these that nobody was told of yet.
+    overwritten: Vec<Overwritten>,
+    /// Those that get no probes any more: blind since that was told, until they end or the recording does.
+    staying_blind: Vec<BlindChild>,
+    /// Probes of children that have ended, and the number of their sites.
+    ended: Vec<Probes>,
+    ended_sites: usize,
+    closing: Closing,
+    /// Whether some are being taken out, as far as it was looked at.
+    is_closing: bool,
+    /// When some were last known to be taken out, and when a child last got probes.
+    last_closing: Timestamp,
+    last_adoption: Timestamp,
+}
+
+impl FollowedState {
+    /// Takes out the probes of children that have ended. The kernel takes a breakpoint out of all processes that have no
+    /// link there, those included that were just forked and will get one: nobody knows afterwards what these have called.
+    /// So it waits until no child has been forked for a while, or there are too many.
+    fn close_ended(&mut self) {
+        self.look_at_closing();
+        let is_quiet = host::now().since(self.last_adoption) > QUIET_NS;
+        let are_many = self.ended.len() > MOST_ENDED || self.ended_sites > MOST_ENDED_SITES;
+        if !self.ended.is_empty() && !self.is_closing && (is_quiet || are_many) {
+            self.ended_sites = 0;
+            self.closing.close(std::mem::take(&mut self.ended));
+            (self.is_closing, self.last_closing) = (true, host::now());
+        }
+    }
+
+    fn look_at_closing(&mut self) {
+        if self.is_closing {
+            self.is_closing = !self.closing.is_done();
+            self.last_closing = host::now();
+        }
+    }
+
+    /// The child has run without probes in what it maps, if it can have called anything, and in these others.
+    fn tell_blind_child(
+        &mut self,
+        pid: u32,
+        parent: u32,
+        unlinked: Unlinked,
+        also: &HashSet<LibraryId>,
+        since: Timestamp,
+    ) {
+        let mapped = |pid| modules::of_process(pid).ok().filter(|modules| !modules.is_empty());
+        self.look_at_closing();
+        // If breakpoints were taken out meanwhile, it may have called without meeting one.
+        let has_run = unlinked.has_run || self.last_closing >= since;
+        let has_executed = unlinked.has_executed;
+        // What it maps now it may have mapped all the time; of one that has ended, its parent tells.
+        let image = if has_executed { None } else { mapped(pid) }.or_else(|| mapped(parent));
+        let executed = if has_executed { mapped(pid) } else { None };
+        // A child has inherited no breakpoints that its parent got later.
+        let later = self.placed.values().filter(|in_place| in_place.since >= since);
+        let later: HashSet<LibraryId> = later.map(|in_place| in_place.placed.library.id).collect();
+        let is_blind = |library: &Library| {
+            also.contains(&library.id)
+                || (has_run || later.contains(&library.id))
+                    && image.as_ref().is_none_or(|modules| is_mapped(modules, library))
+                || executed.as_ref().is_some_and(|modules| is_mapped(modules, library))
+        };
+        let blind = self.blind_in(pid, since, is_blind);
+        if has_executed && executed.is_none() {
+            let rest = self.blind_in(pid, since, |library| !is_blind(library));
+            self.undecided.extend(rest.into_iter().map(|child| (host::now(), child)));
+        }
+        self.blind.extend(blind);
+    }
+
+    /// The process has no probes in these of the libraries since then, and gets none.
+    fn tell_blind_for_good(&mut self, pid: u32, since: Timestamp, is_meant: impl Fn(&Library) -> bool) {
+        let blind = self.blind_in(pid, since, &is_meant);
+        self.blind.extend(blind);
+        self.stays_blind(pid, is_meant);
+    }
+
+    /// The process gets no probes in these of the libraries.
+    fn stays_blind(&mut self, pid: u32, is_meant: impl Fn(&Library) -> bool) {
+        let blind = self.blind_in(pid, host::now(), is_meant);
+        self.staying_blind.extend(blind);
+    }
+
+    fn blind_in(&self, pid: u32, since: Timestamp, is_meant: impl Fn(&Library) -> bool) -> Vec<BlindChild> {
+        let libraries: BTreeMap<LibraryId, &Library> =
+            self.placed.values().map(|InPlace { placed, .. }| (placed.library.id, &*placed.library)).collect();
+        let blind = libraries.into_values().filter(|library| is_meant(library)).cloned();
+        blind.map(|library| BlindChild { pid, library, since }).collect()
+    }
+}
+
+/// All processes with probes.
+pub struct Followed<'a> {
+    programs: &'a Programs,
+    history: MappingHistory,
+    state: Mutex<FollowedState>,
+}
+
+impl<'a> Followed<'a> {
+    /// The processes that have probes from the beginning; all there are, if `everywhere`; `history`: what processes have mapped.
+    pub fn new(programs: &'a Programs, pids: &[u32], everywhere: bool, history: MappingHistory) -> Followed<'a> {
+        let pids = if everywhere { vec![EVERYWHERE] } else { pids.to_vec() };
+        Followed { programs, history, state: Mutex::new(FollowedState { pids, ..FollowedState::default() }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, FollowedState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Places probes in all processes, and in those that follow: `attach` does so in those that are given.
+    ///
+    /// # Errors
+    /// Those of `attach`.
+    pub fn attach<E>(&self, attach: impl FnOnce(&[u32]) -> Result<Attachment, E>) -> Result<Attachment, E> {
+        let mut state = self.state();
+        let mut attachment = attach(&state.pids)?;
+        let since = host::now();
+        for (placed, first) in attachment.placed.iter().cloned().zip(attachment.probes.drain(..)) {
+            let number = state.numbers;
+            state.numbers += 1;
+            state.placed.insert(number, InPlace { placed, since, first });
+        }
+        let sites: usize = state.placed.values().map(|in_place| in_place.placed.number()).sum();
+        self.programs.wait_for_children(if sites <= MOST_WAITED_FOR { LONGEST_WAIT_NS } else { 0 });
+        Ok(attachment)
+    }
+
+    /// Gives the probes of these regions, to be taken out, and all regions that lose theirs with them.
+    pub fn take_out(&self, regions: &HashSet<RegionId>) -> (Vec<Probes>, HashSet<RegionId>) {
+        let mut state = self.state();
+        let is_meant = |in_place: &InPlace| in_place.placed.regions().any(|id| regions.contains(&id));
+        let meant = state.placed.iter().filter(|(_, in_place)| is_meant(in_place)).map(|(number, _)| *number);
+        let meant: Vec<usize> = meant.collect();
+        let out: BTreeMap<usize, InPlace> =
+            meant.into_iter().filter_map(|number| Some((number, state.placed.remove(&number)?))).collect();
+        let of_children =
+            state.probes.values_mut().flat_map(|probes| probes.extract_if(.., |(at, _)| out.contains_key(at)));
+        let mut probes: Vec<Probes> = of_children.map(|(_, probes)| probes).collect();
+        state.is_throttled |= !out.is_empty();
+        let all = out.values().flat_map(|in_place| in_place.placed.regions()).collect();
+        probes.extend(out.into_values().map(|in_place| in_place.first));
+        (probes, all)
+    }
+
+    /// The processes with probes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.state().pids.clone()
+    }
+
+    /// Places probes in a child that was forked at that time.
+    ///
+    /// # Errors
+    /// The kernel refuses probes, though the child runs, or a map of the programs cannot be read.
+    pub fn adopt(&self, pid: u32, parent: u32, since: Timestamp) -> Result<(), Error> {
+        let mut state = self.state();
+        if state.pids.contains(&EVERYWHERE) {
+            return Ok(());
+        }
+        if state.left.contains(&parent) {
+            state.left.insert(pid);
+            state.tell_blind_for_good(pid, since, |_| true);
+            return Ok(());
+        }
+        let mut probes = Vec::with_capacity(state.placed.len());
+        // The libraries in which the child has no probes from now on, either.
+        let (mut without, mut missing) = (HashSet::new(), Vec::new());
+        // It has the code of its parent, with all changes of that.
+        let process = ProcessCode::of(pid);
+        for (&index, InPlace { placed, .. }) in &state.placed {
+            if !placed.is_unchanged() {
+                without.insert(placed.library.id);
+                continue;
+            }
+            let rewritten = process.as_ref().map(|process| process.rewritten(placed.file.file(), placed.spots()));
+            placed.avoid(self.programs, &rewritten.unwrap_or_default());
+            match placed.place(self.programs, pid) {
+                Ok(placed) => probes.push((index, placed)),
+                Err(error) if error.is_gone() => break,
+                Err(error) if error.is_shortage() => {
+                    without.insert(placed.library.id);
+                    missing.push((pid, index));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        state.probes.insert(pid, probes);
+        state.pids.push(pid);
+        state.missing.extend(missing);
+        state.stays_blind(pid, |library| without.contains(&library.id));
+        let unlinked = self.unlinked(&state, pid)?;
+        state.tell_blind_child(pid, parent, unlinked, &without, since);
+        state.last_adoption = host::now();
+        Ok(())
+    }
+
+    /// What a child has done without links. Where functions were throttled, it may not have inherited their breakpoints.
+    fn unlinked(&self, state: &FollowedState, pid: u32) -> Result<Unlinked, Error> {
+        let unlinked = self.programs.take_unlinked(pid)?;
+        Ok(Unlinked { has_run: unlinked.has_run || state.is_throttled, ..unlinked })
+    }
+
+    /// Recording ends before a child that was forked at that time has got its probes.
+    ///
+    /// # Errors
+    /// A map of the programs cannot be read.
+    pub fn miss(&self, pid: u32, parent: u32, since: Timestamp) -> Result<(), Error> {
+        let mut state = self.state();
+        if !state.pids.contains(&EVERYWHERE) {
+            let unlinked = self.unlinked(&state, pid)?;
+            state.tell_blind_child(pid, parent, unlinked, &HashSet::new(), since);
+        }
+        Ok(())
+    }
+
+    /// A process has lost its probes: one of its threads that is not the first has executed a program, and goes on
+    /// as a first one that the kernel does not know them of. Placed again, they would be hit with the old ones.
+    pub fn lose(&self, pid: u32, since: Timestamp) {
+        let mut state = self.state();
+        if !state.pids.contains(&EVERYWHERE) {
+            state.tell_blind_for_good(pid, since, |_| true);
+            state.lost.insert(pid);
+        }
+    }
+
+    /// Takes out the probes that a process, which is about to execute a program, has in files that have changed since
+    /// they were looked at, and waits until they are gone: it would get them at places that mean something else now.
+    pub fn drop_changed(&self, pid: u32, now: Timestamp) {
+        let mut state = self.state();
+        let FollowedState { placed, probes, .. } = &mut *state;
+        let mut of_child = probes.get_mut(&pid);
+        let (mut gone, mut libraries) = (Vec::new(), HashSet::new());
+        for (index, InPlace { placed, first, .. }) in placed.iter_mut().filter(|(_, of)| !of.placed.is_unchanged()) {
+            let of_child = of_child.iter_mut().flat_map(|probes| probes.iter_mut()).filter(|(at, _)| at == index);
+            let probes = of_child.map(|(_, probes)| probes).chain([first]);
+            let before = gone.len();
+            gone.extend(probes.map(|probes| probes.take_of(pid)).filter(|probes| !probes.is_empty()));
+            if gone.len() > before {
+                libraries.insert(placed.library.id);
+            }
+        }
+        state.tell_blind_for_good(pid, now, |library| libraries.contains(&library.id));
+        drop(state);
+        self.detach(gone);
+    }
+
+    /// Takes probes out, and waits until they are gone.
+    fn detach(&self, probes: Vec<Probes>) {
+        if !probes.is_empty() {
+            detach(probes);
+            self.state().last_closing = host::now();
+        }
+    }
+
+    /// Takes the probes out of a process in which they would do harm, and places none in what children it makes. They
+    /// are gone when this returns.
+    pub fn leave(&self, pid: u32, since: Timestamp) {
+        let mut state = self.state();
+        if !state.pids.contains(&pid) {
+            return;
+        }
+        state.pids.retain(|&other| other != pid);
+        state.left.insert(pid);
+        state.tell_blind_for_good(pid, since, |_| true);
+        let of_child = state.probes.remove(&pid).unwrap_or_default();
+        let mut probes: Vec<Probes> = of_child.into_iter().map(|(_, probes)| probes).collect();
+        probes.extend(state.placed.values_mut().map(|in_place| in_place.first.take_of(pid)));
+        drop(state);
+        self.detach(probes);
+    }
+
+    /// Takes out the probes of processes that have ended: all but these, of which records tell, and children
+    /// of which none tells yet.
+    pub fn keep(&self, living: &[u32]) {
+        let mut state = self.state();
+        let lives = |pid: &u32| living.contains(pid) || !privilege::has_ended(*pid);
+        state.pids.retain(|pid| *pid == EVERYWHERE || lives(pid));
+        state.left.retain(lives);
+        state.lost.retain(lives);
+        state.missing.retain(|(pid, _)| lives(pid));
+        state.withdrawn.retain(|(pid, ..)| lives(pid));
+        let blind: Vec<BlindChild> = state.staying_blind.extract_if(.., |child| !lives(&child.pid)).collect();
+        state.blind.extend(blind);
+        let ended: Vec<u32> = state.probes.keys().filter(|pid| !state.pids.contains(pid)).copied().collect();
+        for (index, probes) in ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().collect::<Vec<_>>() {
+            state.ended_sites += state.placed.get(&index).map_or(0, |in_place| in_place.placed.number());
+            state.ended.push(probes);
+        }
+        state.close_ended();
+    }
+
+    /// Whether a process has probes.
+    pub fn contains(&self, pid: u32) -> bool {
+        let state = self.state();
+        state.pids.contains(&pid) || state.pids.contains(&EVERYWHERE)
+    }
+
+    /// Whether a process should have all its probes now.
+    pub fn has_probes(&self, pid: u32) -> bool {
+        self.contains(pid) && !self.state().lost.contains(&pid)
+    }
+
+    /// The processes that should have all their probes; with probes everywhere, those of `named`.
+    pub fn inspected(&self, named: &[u32]) -> Vec<u32> {
+        let state = self.state();
+        let pids = if state.pids.contains(&EVERYWHERE) { named } else { &state.pids };
+        pids.iter().copied().filter(|pid| !state.lost.contains(pid)).collect()
+    }
+
+    /// Takes the entry probes at these places of a file out of a process, which may write to the code there, and places none
+    /// there any more. They are gone when this returns, and those around them are in place again: for what other threads call
+    /// meanwhile, there is a blind window.
+    ///
+    /// # Errors
+    /// The kernel refuses probes for a reason that has nothing to do with a single site.
+    pub fn withdraw(&self, pid: u32, file: (u64, u64), is_meant: impl Fn(u64) -> bool) -> Result<(), Error> {
+        let since = host::now();
+        let mut state = self.state();
+        let everywhere = state.pids.contains(&EVERYWHERE);
+        let FollowedState { placed, probes, withdrawn, overwritten, closing, .. } = &mut *state;
+        let (mut interrupted, mut blind) = (HashSet::new(), HashSet::new());
+        for (&number, InPlace { placed, first, .. }) in placed.iter_mut() {
+            if placed.file_id() != Some(file) {
+                continue;
+            }
+            let is_new = |&offset: &u64| is_meant(offset) && withdrawn.insert((pid, file, offset));
+            let mut offsets: Vec<u64> = placed.offsets().filter(is_new).collect();
+            if offsets.is_empty() {
+                continue;
+            }
+            placed.avoid(self.programs, &offsets);
+            let of_child = probes.get_mut(&pid).and_then(|probes| probes.iter_mut().find(|(of, _)| *of == number));
+            let held = of_child.map_or(first, |(_, probes)| probes);
+            let owner = if everywhere { EVERYWHERE } else { pid };
+            let old = held.take_of(owner);
+            if old.is_empty() {
+                continue;
+            }
+            closing.close(vec![old]);
+            if let Some(process) = ProcessCode::of(pid) {
+                process.wait_for_removal(placed.file.file(), placed.offsets().map(Spot::at).collect());
+            }
+            match placed.place(self.programs, owner) {
+                Ok(new) => held.extend(new),
+                Err(error) if error.is_gone() => {}
+                Err(error) if error.is_shortage() => drop(blind.insert(placed.library.id)),
+                Err(error) => return Err(error),
+            }
+            interrupted.insert(placed.library.id);
+            if placed.is_of_library() {
+                offsets.sort_unstable();
+                overwritten.push(Overwritten { pid, library: Arc::clone(&placed.library), offsets });
+            }
+        }
+        if !has_one_thread(pid) {
+            let windows = state.blind_in(pid, since, |library| interrupted.contains(&library.id));
+            state.blind.extend(windows);
+        }
+        state.tell_blind_for_good(pid, since, |library| blind.contains(&library.id));
+        Ok(())
+    }
+
+    /// Looks for entry sites of libraries that a process has overwritten, or to which what it has written in front of them
+    /// leads no call, and takes their probes out. What only seems so, as the process changes while it is looked at, is none.
+    ///
+    /// # Errors
+    /// As [`withdraw`](Followed::withdraw).
+    pub fn overwritten(&self, pid: u32) -> Result<Vec<Overwritten>, Error> {
+        // Children wait for their probes while the state is held.
+        let state = self.state();
+        let is_there =
+            |(index, of): &(&usize, &InPlace)| of.placed.is_of_library() && !state.missing.contains(&(pid, **index));
+        let placed: Vec<Placed> = state.placed.iter().filter(is_there).map(|(_, of)| of.placed.clone()).collect();
+        drop(state);
+        let mut found = overwritten(pid, &placed);
+        if found.is_empty() {
+            return Ok(found);
+        }
+        let again = overwritten(pid, &placed);
+        let state = self.state();
+        // Some may have been throttled meanwhile.
+        let placed = state.placed.values().map(|in_place| &in_place.placed);
+        let stay: HashSet<(LibraryId, u64)> =
+            placed.flat_map(|placed| placed.offsets().map(|site| (placed.library.id, site))).collect();
+        drop(state);
+        for Overwritten { library, offsets, .. } in &mut found {
+            let also = |offset: &u64| {
+                let same = again.iter().filter(|other| other.library.id == library.id);
+                let mut same = same.flat_map(|other| &other.offsets);
+                stay.contains(&(library.id, *offset)) && same.any(|other| other == offset)
+            };
+            offsets.retain(also);
+            self.withdraw(pid, (library.device, library.inode), |offset| offsets.binary_search(&offset).is_ok())?;
+        }
+        Ok(found)
+    }
+
+    /// The entry sites whose probes were withdrawn since the last call.
+    pub fn take_overwritten(&self) -> Vec<Overwritten> {
+        std::mem::take(&mut self.state().overwritten)
+    }
+
+    /// How many changes of code are known.
+    pub fn changes(&self) -> u64 {
+        self.programs.avoided()
+    }
+
+    /// Recording ends: so do all blind windows.
+    pub fn end(&self) {
+        let mut state = self.state();
+        let blind = std::mem::take(&mut state.staying_blind);
+        state.blind.extend(blind);
+        let undecided = std::mem::take(&mut state.undecided);
+        let is_blind = |ended, child: &BlindChild| !self.history.is_known(ended) || self.may_have_mapped(child);
+        state
+            .blind
+            .extend(undecided.into_iter().filter(|(ended, child)| is_blind(*ended, child)).map(|(_, child)| child));
+    }
+
+    /// The blind windows that have ended since the last call.
+    pub fn take_blind(&self) -> Vec<BlindChild> {
+        let mut state = self.state();
+        state.close_ended();
+        let decided: Vec<_> = state.undecided.extract_if(.., |(ended, _)| self.history.is_known(*ended)).collect();
+        let mut blind = std::mem::take(&mut state.blind);
+        blind.extend(decided.into_iter().map(|(_, child)| child).filter(|child| self.may_have_mapped(child)));
+        blind
+    }
+
+    fn may_have_mapped(&self, BlindChild { pid, library, since }: &BlindChild) -> bool {
+        let path = Path::new(&library.path);
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let name = path.file_name().unwrap_or_default();
+        self.history.may_have_mapped(*pid, *since, (library.device, library.inode), name)
+    }
+
+    /// All probes, to be taken out.
+    pub fn into_probes(self) -> Vec<Probes> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let FollowedState { placed, probes, ended, mut closing, .. } = state;
+        closing.finish();
+        let first = placed.into_values().map(|in_place| in_place.first);
+        first.chain(ended).chain(probes.into_values().flatten().map(|(_, probes)| probes)).collect()
+    }
+}
+
+fn is_mapped(modules: &[Module], library: &Library) -> bool {
+    modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
+}
+
+/// Whether nothing in the process runs while its only thread waits.
+fn has_one_thread(pid: u32) -> bool {
+    fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() == 1)
+}
+
+fn overwritten(pid: u32, placed: &[Placed]) -> Vec<Overwritten> {
+    let Some(process) = ProcessCode::of(pid) else { return Vec::new() };
+    let mut libraries: BTreeMap<LibraryId, (&Placed, Vec<Spot>)> = BTreeMap::new();
+    for placed in placed.iter().filter(|placed| placed.is_unchanged()) {
+        libraries.entry(placed.library.id).or_insert_with(|| (placed, Vec::new())).1.extend(placed.spots());
+    }
+    let of_library = |(placed, spots): (&Placed, Vec<Spot>)| {
+        let Presence { absent, .. } = process.presence(placed.file.file(), spots)?;
+        let library = Arc::clone(&placed.library);
+        (!absent.is_empty()).then_some(Overwritten { pid, library, offsets: absent })
+    };
+    libraries.into_values().filter_map(of_library).collect()
+}
