@@ -18,7 +18,7 @@ use std::io::Write;
 use std::path::Path;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Region, RegionId, counted, format_ns};
+use rtrace_model::{Library, Region, RegionId, counted, format_ns};
 
 use self::shift::Shift;
 use self::verdict::{Sizes, Verdict};
@@ -63,7 +63,7 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
     let after = Side::read(second, options)?;
     let totals = (before.total, after.total);
     let per_second = per_second(&before.about, &after.about);
-    let mut rows = pair(before.rows, after.rows);
+    let mut rows = pair(before.rows, after.rows, [&before.traced, &after.traced]);
     let known = rows.len();
     rows.retain(|row| options.min.is_none_or(|min| row.is_shown(min, totals)));
     // Each row is a test of its own: the more of them, the stronger one must speak.
@@ -140,6 +140,8 @@ type RowKey = [String; 3];
 struct Side {
     about: About,
     rows: BTreeMap<RowKey, DiffSums>,
+    /// All functions with probes, called or not, as [`without_callers`] has them.
+    traced: BTreeSet<RowKey>,
     /// Time of all rows in nanoseconds.
     total: u64,
     notes: Vec<Note>,
@@ -189,9 +191,15 @@ impl Side {
                 stub: region.stub,
             }));
         }
+        let traced = trace.regions().iter().map(|region| {
+            let library = trace.library(region.library).map_or("", Library::name);
+            let function = region.name.clone() + &build_of(&trace, region).unwrap_or_default();
+            without_callers(&[library.to_owned(), function, String::new()])
+        });
+        let traced = traced.collect();
         let mut notes = notes::notes(&trace, options.part, &losses, (lost_callers, 0))?;
         notes.extend(untimed.note(&trace, options.part.is_some())?);
-        Ok(Side { about: About::new(&trace).of_part(options.part), rows, total, notes })
+        Ok(Side { about: About::new(&trace).of_part(options.part), rows, traced, total, notes })
     }
 }
 
@@ -239,11 +247,19 @@ fn without_versions([library, function, callers]: &RowKey) -> RowKey {
     [stem.to_owned(), function.to_owned(), callers.clone()]
 }
 
+/// The function of a row, by a key by which versions are one.
+fn without_callers(key: &RowKey) -> RowKey {
+    let [library, function, _] = without_versions(key);
+    [library, function, String::new()]
+}
+
 /// A row as it was and as it is; without calls where it is missing.
 struct DiffRow {
     key: RowKey,
     before: Stats,
     after: Stats,
+    /// Whether the function had a probe, in both traces.
+    is_traced: [bool; 2],
     /// Whether calls were probed in the same way, so that times can be compared.
     is_timed_alike: bool,
     /// Whether tracing took much of the exclusive time, in both traces.
@@ -252,7 +268,11 @@ struct DiffRow {
     tracing: f64,
 }
 
-fn pair(before: BTreeMap<RowKey, DiffSums>, mut after: BTreeMap<RowKey, DiffSums>) -> Vec<DiffRow> {
+fn pair(
+    before: BTreeMap<RowKey, DiffSums>,
+    mut after: BTreeMap<RowKey, DiffSums>,
+    traced: [&BTreeSet<RowKey>; 2],
+) -> Vec<DiffRow> {
     let mut versions = versions(&before, &mut after);
     let mut rows: Vec<DiffRow> = before
         .into_iter()
@@ -271,6 +291,13 @@ fn pair(before: BTreeMap<RowKey, DiffSums>, mut after: BTreeMap<RowKey, DiffSums
         .collect();
     let new = |(key, after): (RowKey, DiffSums)| DiffRow::new(key, DiffSums::default(), after, true);
     rows.extend(after.into_iter().map(new));
+    for row in &mut rows {
+        let function = without_callers(&row.key);
+        let called = [&row.before, &row.after].map(|stats| stats.calls() > 0);
+        // A row of no function, such as the call paths beyond the limit, has no probe of its own.
+        let is_function = !row.key[0].is_empty();
+        row.is_traced = [0, 1].map(|side: usize| !is_function || called[side] || traced[side].contains(&function));
+    }
     rows
 }
 
@@ -282,7 +309,8 @@ impl DiffRow {
         let of_each =
             |(time, stats): (Option<Time>, &Stats)| time.map_or(0.0, |time| time.tracing_of_each(stats.calls()));
         let tracing = exclusive.into_iter().zip(both).map(of_each).fold(0.0, f64::max);
-        DiffRow { key, before: before.stats, after: after.stats, is_timed_alike, is_marked, tracing }
+        let is_traced = [true; 2];
+        DiffRow { key, before: before.stats, after: after.stats, is_traced, is_timed_alike, is_marked, tracing }
     }
 
     /// What it is, as people read it.
@@ -313,10 +341,13 @@ impl Compared {
     fn new(row: DiffRow, tests: usize, seconds: Option<[f64; 2]>) -> Compared {
         let shift = Shift::of(row.before.latency(), row.after.latency(), row.tracing).filter(|_| row.is_timed_alike);
         let [before, after] = seconds.unwrap_or([1.0; 2]);
-        let times = row.before.exclusive().zip(row.after.exclusive()).filter(|_| row.is_timed_alike);
+        let is_comparable = row.is_timed_alike && row.is_traced == [true; 2];
+        let times = row.before.exclusive().zip(row.after.exclusive()).filter(|_| is_comparable);
         let times = times.map(|(a, b)| [a as f64 / before, b as f64 / after]);
         let sizes = Sizes { numbers: [row.before.calls(), row.after.calls()], seconds, times };
         let verdict = match sizes.numbers {
+            _ if !row.is_traced[0] => Verdict::NotTracedInA,
+            _ if !row.is_traced[1] => Verdict::NotTracedInB,
             [0, _] => Verdict::New,
             [_, 0] => Verdict::Gone,
             _ if !row.is_timed_alike => Verdict::TimedDifferently,
@@ -356,6 +387,7 @@ impl Compared {
         };
         let share =
             |part: fn(&Shift) -> f64| self.shift.as_ref().map_or(Datum::Absent, |shift| Datum::Share(part(shift)));
+        let traced = |place: usize, value: Datum| if self.row.is_traced[place] { value } else { Datum::Absent };
         let [calls_a, calls_b] = self.sizes.calls().map(|calls| match self.sizes.seconds {
             Some(_) => Datum::Rate(calls),
             None => Datum::Absent,
@@ -365,12 +397,12 @@ impl Compared {
             _ => Datum::Absent,
         };
         vec![
-            Datum::Count(before.calls()),
-            Datum::Count(after.calls()),
-            before.inclusive().into(),
-            after.inclusive().into(),
-            marked(0, before.exclusive().into()),
-            marked(1, after.exclusive().into()),
+            traced(0, Datum::Count(before.calls())),
+            traced(1, Datum::Count(after.calls())),
+            traced(0, before.inclusive().into()),
+            traced(1, after.inclusive().into()),
+            traced(0, marked(0, before.exclusive().into())),
+            traced(1, marked(1, after.exclusive().into())),
             self.sizes.change().map_or(Datum::Absent, Datum::Change),
             time(before, 50.0),
             time(after, 50.0),
@@ -379,8 +411,8 @@ impl Compared {
             share(|shift| shift.distance),
             share(|shift| shift.p),
             share(|shift| shift.slower),
-            calls_a,
-            calls_b,
+            traced(0, calls_a),
+            traced(1, calls_b),
             per_second(0),
             per_second(1),
             self.verdict.value(),

@@ -1,6 +1,7 @@
 //! Two made-up traces compared.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use rtrace_exporters::TraceWriter;
 use rtrace_model::{
     Call, CallCost, ClockAnchor, Definition, ExitPolicy, Header, Process, RegionId, Sink, Summary, Timestamp,
 };
@@ -210,6 +211,40 @@ fn a_place_in_another_build_is_another_function() {
         folder
     };
     let (before, again, after) = (of("0123456789"), of("0123456789"), of("ffff456789"));
-    let verdict = |after| first(&before, after, DiffOptions::default()).0["rows"][0]["verdict"].clone();
-    assert_eq!([verdict(&again), verdict(&after)], ["same", "gone"]);
+    let verdict = |after| {
+        let value = first(&before, after, DiffOptions::default()).0;
+        let is_a = |row: &&serde_json::Value| row["function"].as_str().unwrap().contains("[build 01234567]");
+        value["rows"].as_array().unwrap().iter().find(is_a).unwrap()["verdict"].clone()
+    };
+    assert_eq!([verdict(&again), verdict(&after)], ["same", "not traced in B"]);
+}
+
+#[test]
+fn a_function_without_probe_in_one_trace_is_not_new_there() {
+    let only = |functions: &[u32]| {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = crate::testing::definitions();
+        let mut writer = TraceWriter::create(folder.path(), None).unwrap();
+        writer.begin(&Header::default()).unwrap();
+        writer.define(&Definition::Library(trace.libraries()[0].clone())).unwrap();
+        for &id in functions {
+            writer.define(&Definition::Region(trace.region(RegionId(id)).unwrap().clone())).unwrap();
+        }
+        let called = calls(100, "b").into_iter().filter(|call| functions.contains(&call.region.0) && call.region.0 < 2);
+        writer.calls(&called.collect::<Vec<Call>>().into()).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        folder
+    };
+    // Function c is traced in both and called in none, b only in the second.
+    let (before, after) = (only(&[0, 2]), only(&[0, 1, 2]));
+    let b = |before: &TempDir, after: &TempDir| {
+        let gate = DiffOptions { regression: Some(0.1), ..DiffOptions::default() };
+        let (value, regression) = first(before, after, gate);
+        assert!(!regression, "{value}");
+        value["rows"].as_array().unwrap().iter().find(|row| row["function"] == "b").unwrap().clone()
+    };
+    let row = b(&before, &after);
+    assert_eq!((&row["verdict"], &row["calls_b"]), (&"not traced in A".into(), &1.into()));
+    assert!([&row["calls_a"], &row["exclusive_a_ns"], &row["change"]].iter().all(|value| value.is_null()), "{row}");
+    assert_eq!(b(&after, &before)["verdict"], "not traced in B");
 }

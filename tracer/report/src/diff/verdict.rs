@@ -14,9 +14,13 @@ const SIGMAS: f64 = 3.0;
 /// What came of comparing a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is in B alone.
+    /// The function had no probe in A, so its calls there are not known.
+    NotTracedInA,
+    /// The same of B.
+    NotTracedInB,
+    /// It was traced in both, and called in B alone.
     New,
-    /// It is in A alone.
+    /// It was traced in both, and called in A alone.
     Gone,
     /// Returns were detected in different ways: times do not compare.
     TimedDifferently,
@@ -130,6 +134,8 @@ impl Verdict {
     fn words(self) -> String {
         let Verdict::Compared { durations, calls, rest } = self else {
             let word = match self {
+                Verdict::NotTracedInA => "not traced in A",
+                Verdict::NotTracedInB => "not traced in B",
                 Verdict::New => "new",
                 Verdict::Gone => "gone",
                 _ => "timed differently",
@@ -160,7 +166,7 @@ impl Verdict {
                 calls: None,
                 rest: None,
             } => Tone::Dim,
-            Verdict::TimedDifferently => Tone::Dim,
+            Verdict::NotTracedInA | Verdict::NotTracedInB | Verdict::TimedDifferently => Tone::Dim,
             Verdict::New | Verdict::Gone | Verdict::Compared { .. } => Tone::Plain,
         }
     }
