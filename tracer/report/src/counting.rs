@@ -259,7 +259,7 @@ mod tests {
         writer.calls(&Batch::measured(calls, 1, bytes.to_vec())).unwrap();
         writer.finish(&Summary::default()).unwrap();
         let report = |title: &str| {
-            let columns = vec!["io_bytes".to_owned(), "io B/s".to_owned()];
+            let columns = vec!["io_bytes".to_owned(), "io MB/s".to_owned()];
             let (sort_by, format) = (Some(title.to_owned()), Format::Csv);
             let mut out = Vec::new();
             run(folder.path(), &Options { sort_by, columns, format, ..Options::default() }, &mut out).unwrap();
@@ -268,13 +268,13 @@ mod tests {
         let csv = report("io_bytes");
         assert_eq!(column(&csv, "function"), ["b", "a", "c", "d"]);
         assert_eq!(column(&csv, "io_bytes_inclusive"), ["5000", "3000", "1000", ""]);
-        let rates = ["2500000000.000000", "3000000000.000000", "250000000.000000", ""];
-        assert_eq!(column(&csv, "io_bytes_per_second"), rates);
-        assert_eq!(column(&report("io B/s"), "function"), ["a", "b", "c", "d"]);
+        let rates = ["2500.000000", "3000.000000", "250.000000", ""];
+        assert_eq!(column(&csv, "io_megabytes_per_second"), rates);
+        assert_eq!(column(&report("io MB/s"), "function"), ["a", "b", "c", "d"]);
         let unknown = Options { sort_by: Some("mass".to_owned()), ..Options::default() };
         let error = run(folder.path(), &unknown, &mut Vec::new()).unwrap_err().to_string();
         assert!(error.starts_with("failed to find column `mass`: this report has calls, "), "{error}");
-        assert!(error.contains("io_bytes, io_bytes excl, io_bytes/call, io B/s"), "{error}");
+        assert!(error.contains("io_bytes, io_bytes excl, io_bytes/call, io MB/s"), "{error}");
     }
 
     #[test]
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(column(&csv, "function"), ["a", "b"]);
         assert_eq!(column(&csv, "flops_exclusive"), ["8", ""]);
         assert_eq!(column(&csv, "flops_per_call"), ["8.000000", ""]);
-        assert_eq!(column(&csv, "flops_per_second"), ["0.800000", ""]);
+        assert_eq!(column(&csv, "gigaflops_per_second"), ["0.800000", ""]);
     }
 
     #[test]

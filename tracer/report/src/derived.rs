@@ -59,10 +59,10 @@ pub const DERIVED: [Derived; 6] = [
         formula: |misses, instructions| misses / instructions * 1e3,
     },
     Derived {
-        key: Cow::Borrowed("missed_bytes_per_second"),
-        title: Cow::Borrowed("missed B/s"),
+        key: Cow::Borrowed("missed_megabytes_per_second"),
+        title: Cow::Borrowed("missed MB/s"),
         inputs: ["cache-misses", "task-clock"],
-        formula: |misses, nanoseconds| misses * CACHE_LINE / nanoseconds * 1e9,
+        formula: |misses, nanoseconds| misses * CACHE_LINE / nanoseconds * 1e3,
     },
 ];
 
@@ -105,10 +105,11 @@ pub fn of(counters: &[&str]) -> Vec<(Derived, [Input; 2])> {
         Some((derived, inputs))
     });
     let rates = counters.iter().enumerate().filter_map(|(place, name)| {
-        let (unit, title, formula) = RATES.iter().find(|(unit, ..)| name.ends_with(unit))?;
-        let of = name.strip_suffix(unit)?.trim_end_matches('_');
+        let (unit, key, title, formula) = RATES.iter().find(|(unit, ..)| name.ends_with(unit))?;
+        let stem = name.strip_suffix(unit)?;
+        let of = stem.trim_end_matches('_');
         let title = if of.is_empty() { (*title).to_owned() } else { format!("{of} {title}") };
-        let (key, title) = (Cow::Owned(format!("{name}_per_second")), Cow::Owned(title));
+        let (key, title) = (Cow::Owned(format!("{stem}{key}")), Cow::Owned(title));
         let rate = Derived { key, title, inputs: ["", DURATION], formula: *formula };
         Some((rate, [Input::Counter(place), Input::Duration]))
     });
@@ -116,10 +117,10 @@ pub fn of(counters: &[&str]) -> Vec<(Derived, [Input; 2])> {
 }
 
 /// What values of calls add up to, by the end of the metric's name, and what it is by the time of these calls without
-/// traced callees.
-const RATES: [(&str, &str, Formula); 2] = [
-    ("bytes", "B/s", |bytes, nanoseconds| bytes / nanoseconds * 1e9),
-    ("flops", "GF/s", |operations, nanoseconds| operations / nanoseconds),
+/// traced callees. In MB/s, three decimals show both a slow file and a fast network.
+const RATES: [(&str, &str, &str, Formula); 2] = [
+    ("bytes", "megabytes_per_second", "MB/s", |bytes, nanoseconds| bytes / nanoseconds * 1e3),
+    ("flops", "gigaflops_per_second", "GF/s", |operations, nanoseconds| operations / nanoseconds),
 ];
 
 #[cfg(test)]
@@ -131,7 +132,7 @@ mod tests {
         let found =
             |counters: &[&str]| -> Vec<_> { of(counters).into_iter().map(|(derived, _)| derived.title).collect() };
         assert_eq!(found(&["page-faults"]), Vec::<&str>::new());
-        assert_eq!(found(&["io_bytes", "flops", "bytes_read"]), ["io B/s", "GF/s"]);
+        assert_eq!(found(&["io_bytes", "flops", "bytes_read"]), ["io MB/s", "GF/s"]);
         assert_eq!(found(&["task-clock"]), ["CPUs used"]);
         assert_eq!(found(&["cycles", "instructions", "task-clock"]), ["CPUs used", "IPC", "GHz"]);
         assert_eq!(found(&["cycles:u", "instructions"]), Vec::<&str>::new());
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(value("IPC", [30, 10]), Some(3.0));
         assert_eq!(value("GHz", [30, 10]), Some(3.0));
         assert_eq!(value("misses/1000", [5, 1000]), Some(5.0));
-        assert_eq!(value("missed B/s", [1, 64]), Some(1e9));
+        assert_eq!(value("missed MB/s", [1, 64]), Some(1e3));
         assert_eq!(value("CPUs used", [1, 0]), None);
     }
 }
