@@ -20,6 +20,28 @@ const LONGEST: usize = 4 << 20;
 /// Functions of one table, with all members of families.
 const MOST_FUNCTIONS: usize = 20_000;
 
+/// A build with suffixed symbols, such as that of BLAS with integers of 64 bits.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawVariant {
+    /// What functions are called there; `{name}` stands for the usual name.
+    symbol: String,
+    /// By type: the one that stands there in its place.
+    #[serde(default)]
+    types: BTreeMap<String, String>,
+}
+
+impl RawVariant {
+    fn of(&self, usual: &TableEntry) -> TableEntry {
+        let name = self.symbol.replace("{name}", &usual.name);
+        let prototype = |c: &String| {
+            let c = c.replacen(&format!("{}(", usual.name), &format!("{name}("), 1);
+            self.types.iter().fold(c, |c, (usual, other)| c.replace(&format!("{usual} "), &format!("{other} ")))
+        };
+        TableEntry { c: usual.c.as_ref().map(prototype), name: name.clone(), ..usual.clone() }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -30,6 +52,9 @@ struct Raw {
     /// By type, then by the symbol that tells an implementation.
     #[serde(default)]
     handle: BTreeMap<String, BTreeMap<String, Spanned<BTreeMap<String, String>>>>,
+    /// Builds of the library in which all functions have other names, and types.
+    #[serde(default)]
+    variant: Vec<RawVariant>,
     /// By name: what `{name}` stands for, with what `{type}` stands for.
     #[serde(default)]
     family: BTreeMap<String, BTreeMap<String, String>>,
@@ -174,13 +199,17 @@ impl SignatureTable {
             let entries = entries(function.get_ref(), line, &raw.family)
                 .map_err(|(at, message)| faulty(at.unwrap_or_else(|| function.span()), message))?;
             for (entry, aliases) in entries {
-                table.add(entry, &aliases, &dialect).map_err(|message| faulty(function.span(), message))?;
+                let wrong = |message| faulty(function.span(), message);
+                let usual = table.add(entry, &aliases, &dialect).map_err(wrong)?;
+                for variant in &raw.variant {
+                    table.add(variant.of(&usual), &[], &dialect).map_err(wrong)?;
+                }
             }
         }
         Ok(table)
     }
 
-    fn add(&mut self, mut entry: TableEntry, aliases: &[String], dialect: &Dialect) -> Result<(), String> {
+    fn add(&mut self, mut entry: TableEntry, aliases: &[String], dialect: &Dialect) -> Result<TableEntry, String> {
         if let Some(c) = &entry.c {
             let prototype = prototype::parse(c, &dialect.types)?;
             let unknown = prototype.params.iter().map(|param| &param.ctype).chain([&prototype.result]);
@@ -198,8 +227,8 @@ impl SignatureTable {
                 return Err(format!("`{name}` is there already, in line {line}"));
             }
         }
-        self.entries.push(entry);
-        Ok(())
+        self.entries.push(entry.clone());
+        Ok(entry)
     }
 
     /// Whether it speaks of this library.

@@ -56,7 +56,8 @@ fn prototypes_are_those_of_the_headers() {
         }
         let mut declared = 0;
         for (alias, entry) in table.entries() {
-            if SUBROUTINES.iter().any(|name| alias.ends_with(name)) {
+            // Headers declare the usual names; those of variants follow from them.
+            if SUBROUTINES.iter().chain([&"64_"]).any(|name| alias.ends_with(name)) {
                 continue;
             }
             let c = entry.c.as_ref().unwrap().replacen(&format!("{}(", entry.name), &format!("{alias}("), 1);

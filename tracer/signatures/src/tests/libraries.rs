@@ -273,6 +273,32 @@ end subroutine
 }
 
 #[test]
+fn blas_with_a_suffix_has_integers_of_64_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "
+void dgemm_(void) {}
+void dgemm_64_(void) {}
+void scipy_dgemm_64_(void) {}
+void scipy_cblas_dgemm64_(void) {}
+";
+    let path = build(folder.path(), "gcc", "blas.c", source, &["-shared", "-fPIC"]);
+    let m = (5_u64 << 32 | 7).to_le_bytes().to_vec();
+    let mut machine = Machine { memory: vec![(0x100, m)], ..Machine::default() };
+    machine.set([0, 0, 0x100, 0x100, 0x100, 0]);
+    let first = |symbol: &str| {
+        let (signature, program) = one(&path, "", symbol);
+        assert_eq!(signature.metrics[0].name, "flops", "{symbol}");
+        let mut words = [0; 16];
+        machine.run(&program, At::Enter, &mut words);
+        let column = signature.columns.iter().position(|column| column.name.eq_ignore_ascii_case("m")).unwrap();
+        words[usize::from(program.columns[column].first)]
+    };
+    assert_eq!(["dgemm_", "dgemm_64_", "scipy_dgemm_64_"].map(first), [7, 5 << 32 | 7, 5 << 32 | 7]);
+    let (signature, _) = one(&path, "", "scipy_cblas_dgemm64_");
+    assert_eq!(signature.columns.iter().find(|column| column.name == "M").unwrap().ctype, ColumnType::Signed(8));
+}
+
+#[test]
 fn cpp_passes_this_and_references() {
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
