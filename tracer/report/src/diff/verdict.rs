@@ -44,8 +44,10 @@ pub(super) enum Sign {
 /// Why time changed though the distribution of durations did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OtherCause {
-    /// A few calls took far longer than the others.
-    Outliers,
+    /// In A a few calls took far longer than the others.
+    OutliersInA,
+    /// The same in B.
+    OutliersInB,
     /// There are too few calls to tell more than chance.
     TooFewCalls,
 }
@@ -118,7 +120,8 @@ impl Verdict {
         let rest = match shift {
             _ if is_explained => None,
             Some(shift) if !shift.can_tell(tests) => Some(OtherCause::TooFewCalls),
-            _ => Some(OtherCause::Outliers),
+            _ if time == Some(Sign::Fewer) => Some(OtherCause::OutliersInA),
+            _ => Some(OtherCause::OutliersInB),
         };
         Verdict::Compared { durations, calls, rest }
     }
@@ -149,7 +152,8 @@ impl Verdict {
             Sign::Fewer => "fewer calls",
         });
         let rest = rest.map(|rest| match rest {
-            OtherCause::Outliers => "outliers",
+            OtherCause::OutliersInA => "outliers in A",
+            OtherCause::OutliersInB => "outliers in B",
             OtherCause::TooFewCalls => "too few calls",
         });
         let words: Vec<&str> = [durations, calls, rest].into_iter().flatten().collect();
@@ -205,10 +209,10 @@ mod tests {
         assert_eq!(words(a, (1_000, 200, 200), None), "slower");
         assert_eq!(words(a, (2_000, 100, 100), None), "more calls");
         assert_eq!(words(a, (100, 200, 200), None), "slower, fewer calls");
-        assert_eq!(words(a, (1_000, 100, 1_000_000), None), "outliers");
-        assert_eq!(words((1_000, 100, 1_000_000), (1_000, 130, 130), None), "slower, outliers");
+        assert_eq!(words(a, (1_000, 100, 1_000_000), None), "outliers in B");
+        assert_eq!(words((1_000, 100, 1_000_000), (1_000, 130, 130), None), "slower, outliers in A");
         assert_eq!(words(a, (1_000, 115, 115), None), "unclear");
-        assert_eq!(words((1_000, 100, 1_000_000), (1_000, 110, 110), None), "unclear, outliers");
+        assert_eq!(words((1_000, 100, 1_000_000), (1_000, 110, 110), None), "unclear, outliers in A");
         assert_eq!(words((3, 100, 100), (3, 200, 200), None), "too few calls");
     }
 
@@ -225,7 +229,7 @@ mod tests {
         assert_eq!(words(a, b, Some([8.0, 3.0])), "same");
         assert_eq!(words(a, (6_000, 100, 100), Some([8.0, 3.0])), "more calls");
         // Four calls where three were expected are no more calls, but of two whole commands they are.
-        assert_eq!(words((8, 100, 100), (4, 100, 100), Some([8.0, 3.0])), "outliers");
+        assert_eq!(words((8, 100, 100), (4, 100, 100), Some([8.0, 3.0])), "outliers in B");
         assert_eq!(words((3, 100, 100), (4, 100, 100), None), "more calls");
     }
 }
