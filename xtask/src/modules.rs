@@ -8,8 +8,24 @@ use std::path::Path;
 
 use crate::lines::{self, SourceText};
 
-/// Rooms, and what their files must not use: imports between rooms go one way.
-const ONE_WAY: [(&str, &str); 1] = [("tracer/src/target/", "crate::record")];
+/// The rooms of the recorder in their order: a room uses those before it, and none behind it.
+const ROOMS: [&str; 14] = [
+    "rank",
+    "perf",
+    "host",
+    "target",
+    "stubs",
+    "watch",
+    "counters",
+    "flight",
+    "options",
+    "samples",
+    "suggestions",
+    "record",
+    "session",
+    "sampling",
+];
+const ROOMS_IN: &str = "tracer/src/";
 
 /// Files that are known to have more lines of code, with how many.
 const LONG: [(&str, usize); 1] = [("tracer/src/record/recorder.rs", 670)];
@@ -35,10 +51,11 @@ pub fn faults(files: &[SourceText]) -> Vec<String> {
     };
     let mut faults: Vec<String> = circles.map(told).collect();
     for (file, text) in files {
-        let is_back = |&&(room, used): &&(&str, &str)| file.starts_with(room) && text.contains(used);
-        if let Some((_, used)) = ONE_WAY.iter().find(is_back) {
-            faults.push(format!("{}: uses `{used}`, which uses it", file.display()));
-        }
+        faults.extend(
+            used_backward(file, &without_comments(text))
+                .into_iter()
+                .map(|used| format!("{}: uses `crate::{used}`, a room that stands behind its own", file.display())),
+        );
         let lines = lines::count(file, text).product;
         let imports = text.lines().filter(|line| line.starts_with("use crate::")).count();
         let most = |known: &[(&str, usize)], most| {
@@ -52,6 +69,22 @@ pub fn faults(files: &[SourceText]) -> Vec<String> {
         faults.extend(over.map(|(found, most, what)| format!("{}: {found} {what}, at most {most}", file.display())));
     }
     faults
+}
+
+/// The rooms that a file uses although they stand behind its own.
+fn used_backward(file: &Path, text: &str) -> Vec<&'static str> {
+    let path = file.to_str().and_then(|path| path.strip_prefix(ROOMS_IN)).unwrap_or_default();
+    let room = path.split(['/', '.']).next().unwrap_or_default();
+    let behind = ROOMS.iter().skip_while(move |&&other| other != room).skip(1);
+    let is_used = |other: &str| {
+        let path = format!("crate::{other}");
+        text.match_indices(&path).any(|(place, _)| !text[place + path.len()..].starts_with(is_part_of_name))
+    };
+    behind.copied().filter(|other| is_used(other)).collect()
+}
+
+fn is_part_of_name(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
 }
 
 /// The module in a file; `None` of files that are none.
@@ -184,10 +217,9 @@ mod tests {
         assert!(found(&[a, ("x/src/b.rs", "use super::c; // super::a\n"), ("x/src/c.rs", "")]).is_empty());
         let circle = found(&[a, ("x/src/b.rs", "fn f() { super::c::g() }\n"), ("x/src/c.rs", "use crate::a::A;\n")]);
         assert_eq!(circle, ["modules that use each other: x::a, x::b, x::c"]);
-        assert_eq!(
-            found(&[("tracer/src/target/a.rs", "use crate::record::b;\n")]),
-            ["tracer/src/target/a.rs: uses `crate::record`, which uses it"]
-        );
+        let backward = [("tracer/src/target/a.rs", "use crate::record::b;\nuse crate::host;\nuse crate::recorded;\n")];
+        let fault = "tracer/src/target/a.rs: uses `crate::record`, a room that stands behind its own";
+        assert_eq!(found(&backward), [fault]);
     }
 
     #[test]
