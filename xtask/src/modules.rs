@@ -1,7 +1,7 @@
 //! Which module of a package uses which: none in a circle, and none that uses too many.
 //!
 //! A module may use its own children, and a child the module above it: that is no circle. What a module gives on of
-//! others (`pub use`) counts as theirs. `ALLOWED` has the circles that there are; it only becomes shorter.
+//! others (`pub use`) counts as theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
