@@ -175,10 +175,6 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 			value = measured->result;
 			error = (fetch->flags & RT_FETCH_BITS) < measured->result_bits ? 0 : -1;
 			break;
-		case RT_FETCH_THREAD:
-			error = is_stored ? -1 :
-					    bpf_probe_read_user(&value, sizeof(value), thread_pointer() + fetch->number);
-			break;
 		case RT_FETCH_VARIABLE:
 			value = fetch->number;
 			if (ctx && fetch->flags & RT_FETCH_WORDS)

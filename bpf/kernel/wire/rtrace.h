@@ -313,7 +313,6 @@ enum rt_fetch_op {
 	RT_FETCH_MEMORY = 2, /* `number` bytes behind the address in the word `source` */
 	RT_FETCH_TEXT = 3, /* at the address in the word `source`, `number` bytes: a multiple of 8, at most 64 */
 	RT_FETCH_RESULT = 4,
-	RT_FETCH_THREAD = 5, /* `number` bytes behind the thread pointer */
 	RT_FETCH_NUMBER = 6, /* `number` itself */
 	RT_FETCH_SHIFT = 7, /* the word `source`, right by `number` bits */
 	RT_FETCH_MULTIPLY = 8, /* this and the following: of the word `source` and `number` */
