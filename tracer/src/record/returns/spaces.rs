@@ -106,7 +106,9 @@ impl Spaces {
 
     /// Where a process maps a place in a file, each address with its space.
     pub fn addresses(&self, pid: u32, space: Option<u32>, file: FileId, offset: u64) -> Vec<(u32, u64)> {
-        let (Some(space), Ok(modules)) = (space, modules::of_process(pid)) else { return Vec::new() };
+        let Some(space) = space else { return Vec::new() };
+        let known = self.known.files(space).unwrap_or_default();
+        let Ok(modules) = modules::of_process_again(pid, &known) else { return Vec::new() };
         let of_file = modules.iter().filter(|module| (module.device, module.inode) == file);
         let mappings = of_file.flat_map(|module| &module.mappings).filter(|mapping| mapping.executable);
         mappings.filter_map(|mapping| Some((space, mapping.address_of(offset)?))).collect()
