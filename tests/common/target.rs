@@ -138,7 +138,7 @@ impl Target {
 }
 
 /// The folder of all tests.
-pub const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests");
+pub const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests");
 const ORIGIN: &str = "-Wl,-rpath,$ORIGIN";
 /// The functions of the library under test.
 pub const TRUTH_FUNCTIONS: &[&str] =

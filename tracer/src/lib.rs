@@ -15,7 +15,7 @@ mod options;
 pub mod perf;
 pub mod rank;
 pub mod record;
-pub mod samples;
+pub(crate) mod samples;
 pub mod sampling;
 pub mod session;
 pub mod stubs;

@@ -7,7 +7,8 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use perf_event_open_sys::bindings::{
-    PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_SOFTWARE, perf_event_attr,
+    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_CPU_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
+    perf_event_attr,
 };
 
 /// Whose events are counted.
@@ -56,4 +57,19 @@ pub fn clock(cpu: u32, period: Duration) -> io::Result<OwnedFd> {
     attributes.set_disabled(1);
     attributes.set_exclude_idle(1);
     open(attributes, PerfSubject::Cpu(cpu))
+}
+
+/// A counter of the calling thread's CPU cycles in user space. It does not run yet.
+///
+/// # Errors
+/// As [`open`]; a machine without a PMU has no such counter.
+pub fn count_cycles() -> io::Result<OwnedFd> {
+    let mut attributes = perf_event_attr {
+        type_: PERF_TYPE_HARDWARE,
+        config: u64::from(PERF_COUNT_HW_CPU_CYCLES),
+        ..perf_event_attr::default()
+    };
+    attributes.set_disabled(1);
+    attributes.set_exclude_kernel(1);
+    open(attributes, PerfSubject::Caller)
 }

@@ -2,11 +2,11 @@
 //! `recorder` is the order in which this happens.
 
 pub(crate) mod admission;
-pub mod attach;
+pub(crate) mod attach;
 pub mod calibration;
-pub mod callers;
+pub(crate) mod callers;
 pub(crate) mod contexts;
-pub mod family;
+pub(crate) mod family;
 pub(crate) mod gate;
 pub(crate) mod governor;
 pub mod guard;
@@ -14,10 +14,10 @@ pub(crate) mod inspection;
 pub(crate) mod jump_candidates;
 pub(crate) mod late_loads;
 pub mod overhead;
-pub mod pipeline;
+pub(crate) mod pipeline;
 pub(crate) mod recorder;
 pub(crate) mod returns;
 pub mod signatures;
-pub mod source;
+pub(crate) mod source;
 pub mod stale;
 pub(crate) mod values;

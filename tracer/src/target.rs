@@ -2,7 +2,7 @@
 //! that rtrace places.
 
 pub(crate) mod address_spaces;
-pub mod code;
+pub(crate) mod code;
 pub mod command;
 pub(crate) mod copies;
 pub mod descendants;

@@ -47,7 +47,7 @@ struct BenchLine {
 /// Measures these parts and prints them; without any, measures all and writes `docs/benchmarks.md`.
 pub fn run(rounds: u32, parts: &[String]) -> Result<()> {
     packages::require(&[packages::BUILD, packages::BENCH].concat())?;
-    process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace"]))?;
+    process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace-cli"]))?;
     process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace-bpf", "--example", "nothing"]))?;
     let release = process::target_directory().join("release");
     let folder = process::target_directory().join("bench");

@@ -19,7 +19,7 @@ const UNTIL_ITS_END: &str = "the program is there until its end";
 /// program computed what it computes untraced.
 pub fn run() -> Result<()> {
     packages::require(&[packages::BUILD, packages::DEMO].concat())?;
-    process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace"]))?;
+    process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace-cli"]))?;
     let rtrace = process::target_directory().join("release/rtrace");
     let folder = process::target_directory().join("demo");
     fs::create_dir_all(&folder).with_context(|| format!("failed to create `{}`", folder.display()))?;

@@ -12,7 +12,8 @@ use anyhow::{Context as _, Result};
 use crate::files::{collect, has_extension};
 
 /// Packages that lie within another one's folder come first.
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 13] = [
+    "tracer/cli",
     "tracer/code",
     "tracer/plan",
     "tracer/report",

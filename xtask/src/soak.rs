@@ -83,7 +83,7 @@ pub fn run(options: &SoakOptions) -> Result<()> {
     let rtrace = match &options.rtrace {
         Some(path) => path.canonicalize().context("failed to find rtrace")?,
         None => {
-            process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace"]))?;
+            process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace-cli"]))?;
             process::target_directory().join("release/rtrace")
         }
     };

@@ -39,6 +39,6 @@ pub fn run(names: &[String]) -> Result<()> {
         }
     }
     let test =
-        ["test", "--package", "rtrace", "--test", "integration", "zoo::programs", "--", "--ignored", "--nocapture"];
+        ["test", "--package", "rtrace-cli", "--test", "integration", "zoo::programs", "--", "--ignored", "--nocapture"];
     process::run(process::cargo(&test).env("ZOO", names.join(" ")))
 }

@@ -18,7 +18,7 @@ type Frame = (String, Option<String>);
 
 /// Compiles a program without frame pointers.
 fn compile(folder: &Path, compiler: &str, source: &str, flags: &[&str]) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/targets").join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/targets").join(source);
     let mut command = Command::new(compiler);
     command.args(["-O2", "-g", "-fomit-frame-pointer", "-o", "program"]).args(flags).arg(source);
     assert!(command.current_dir(folder).status().unwrap().success());

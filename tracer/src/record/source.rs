@@ -150,11 +150,6 @@ impl<'a> Source<'a> {
         source
     }
 
-    /// Calls recorded so far.
-    pub fn recorded(&self) -> u64 {
-        self.summary.calls
-    }
-
     /// Calls by region so far: those with a record, or where calls are folded, all.
     pub fn calls_by_region(&self) -> &[u64] {
         self.paths.as_ref().map_or(&self.by_region, |paths| paths.by_region())

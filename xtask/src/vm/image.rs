@@ -26,7 +26,7 @@ impl GuestImage {
     pub fn build(filters: &[String]) -> Result<GuestImage> {
         let built = process::output(&mut process::cargo(&[
             "test",
-            "--package=rtrace",
+            "--package=rtrace-cli",
             "--test=integration",
             "--no-run",
             "--message-format=json",
@@ -49,7 +49,7 @@ impl GuestImage {
         needed.extend(libraries(&[rtrace.clone(), tests.clone()], &traced)?);
         needed.push(traced);
         // The tests know their folder as a neighbour of their package's.
-        needed.push(crate::root().join("tracer/Cargo.toml"));
+        needed.push(crate::root().join("tracer/cli/Cargo.toml"));
         process::run(Command::new("cp").args(["--parents", "--recursive", "--dereference"]).args(needed).arg(&root))?;
         process::run(Command::new("cp").arg(folder.join("vm/init")).arg(&root))?;
         let file = super::folder().join("image.cpio");

@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 
 use rtrace::target::privilege::{self, Capabilities, Capability};
 use rtrace_bpf::Mechanism;
@@ -32,7 +31,7 @@ pub fn diagnose() -> Diagnosis {
         perf_paranoia(read_setting("/proc/sys/kernel/perf_event_paranoid")),
         lockdown(read_setting("/sys/kernel/security/lockdown")),
         locked_memory(getrlimit(Resource::Memlock)),
-        hardware_counters(open_cycle_counter().map(drop)),
+        hardware_counters(rtrace::perf::count_cycles().map(drop)),
     ]);
     let abilities = rtrace_bpf::probe();
     let mechanism = abilities.best().map(Mechanism::name);
@@ -183,18 +182,6 @@ fn hardware_counters(opened: io::Result<()>) -> Check {
         Some(libc::EACCES | libc::EPERM) => Check::note("counters", "not permitted").remedy(privilege::become_able()),
         _ => Check::note("counters", format!("failed to open a cycle counter: {error}")),
     }
-}
-
-fn open_cycle_counter() -> io::Result<OwnedFd> {
-    use perf_event_open_sys::bindings::{PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_HARDWARE, perf_event_attr};
-    let mut attributes = perf_event_attr {
-        type_: PERF_TYPE_HARDWARE,
-        config: u64::from(PERF_COUNT_HW_CPU_CYCLES),
-        ..perf_event_attr::default()
-    };
-    attributes.set_disabled(1);
-    attributes.set_exclude_kernel(1);
-    rtrace::perf::open(attributes, rtrace::perf::PerfSubject::Caller)
 }
 
 fn read_setting(path: &str) -> io::Result<String> {

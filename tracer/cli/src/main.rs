@@ -74,7 +74,7 @@ impl From<Outcome> for ExitCode {
 }
 
 /// Runs rtrace and returns its exit status.
-pub fn main() -> ExitCode {
+fn main() -> ExitCode {
     shortage::handle_missing_threads();
     shortage::handle_file_limit();
     let words = match config::complete(std::env::args_os().collect()) {

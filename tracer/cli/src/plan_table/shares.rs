@@ -6,7 +6,7 @@ use rtrace::sampling::Sampled;
 use rtrace_model::RegionId;
 use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion};
 
-use crate::cli::sampled;
+use crate::sampled;
 
 /// Samples by function.
 pub struct SampleShares<'a> {

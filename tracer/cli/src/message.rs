@@ -67,7 +67,7 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Tells the user something that is no result, in one line. Arguments as for [`format!`].
 macro_rules! tell {
-    ($($message:tt)+) => { $crate::cli::message::write_line(&format!($($message)+)) };
+    ($($message:tt)+) => { $crate::message::write_line(&format!($($message)+)) };
 }
 
 pub(super) use tell;
