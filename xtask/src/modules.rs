@@ -27,12 +27,8 @@ const ROOMS: [&str; 14] = [
 ];
 const ROOMS_IN: &str = "tracer/src/";
 
-/// Files that are known to have more lines of code, with how many.
-const LONG: [(&str, usize); 1] = [("tracer/src/record/recorder.rs", 670)];
+/// Lines of code that a file has at most, and lines with `use crate::`.
 const MOST_LINES: usize = 600;
-
-/// Files that are known to have more lines with `use crate::`.
-const BUSY: [(&str, usize); 1] = [("tracer/src/record/recorder.rs", 26)];
 const MOST_IMPORTS: usize = 25;
 
 /// A module by the names on the way to it, with the package's folder in front.
@@ -58,14 +54,8 @@ pub fn faults(files: &[SourceText]) -> Vec<String> {
         );
         let lines = lines::count(file, text).product;
         let imports = text.lines().filter(|line| line.starts_with("use crate::")).count();
-        let most = |known: &[(&str, usize)], most| {
-            known.iter().find(|(path, _)| Path::new(path) == file).map_or(most, |&(_, known)| known)
-        };
-        let checks = [
-            (lines, most(&LONG, MOST_LINES), "lines of code"),
-            (imports, most(&BUSY, MOST_IMPORTS), "lines with `use crate::`"),
-        ];
-        let over = checks.into_iter().filter(|(found, most, _)| found > most);
+        let checks = [(lines, MOST_LINES, "lines of code"), (imports, MOST_IMPORTS, "lines with `use crate::`")];
+        let over = checks.into_iter().filter(|&(found, most, _)| found > most);
         faults.extend(over.map(|(found, most, what)| format!("{}: {found} {what}, at most {most}", file.display())));
     }
     faults
