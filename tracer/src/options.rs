@@ -24,6 +24,8 @@ pub struct Options {
     pub exclude: Vec<Selector>,
     /// Rules that leave functions out.
     pub filter: Option<Arc<Filter>>,
+    /// Bytes of code that a function has at least, if its size is known.
+    pub min_size: u64,
     /// How returns are detected.
     pub exit: ExitPolicy,
     /// What is counted on every call, by the names of `perf list`.
@@ -71,6 +73,7 @@ impl Default for Options {
             functions: Vec::new(),
             exclude: Vec::new(),
             filter: None,
+            min_size: 0,
             exit: ExitPolicy::ReturnSite,
             counters: Vec::new(),
             values: None,

@@ -157,6 +157,7 @@ pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Tr
         include: options.functions.clone(),
         exclude: options.exclude.clone(),
         filter: options.filter.clone(),
+        min_size: options.min_size,
         exit: options.exit,
         emulated,
         keeps_accesses: !options.watches.is_empty(),

@@ -204,7 +204,7 @@ mod tests {
     fn admits(filter: &str, symbol: &str, source: Option<&str>) -> bool {
         let filter: Filter = filter.parse().unwrap();
         let symbols = [Symbol { name: symbol.to_owned(), version: None, is_default: true }];
-        filter.admits(&SelectedFunction { name: &demangle(symbol), mark: "", symbols: &symbols, source })
+        filter.admits(&SelectedFunction { symbols: &symbols, source, ..SelectedFunction::named(&demangle(symbol)) })
     }
 
     fn regions(rules: &str) -> String {
@@ -276,8 +276,8 @@ mod tests {
     fn any_name_of_a_function_counts() {
         let filter: Filter = regions("EXCLUDE other").parse().unwrap();
         let symbols = ["first", "other"].map(|name| Symbol { name: name.to_owned(), version: None, is_default: true });
-        assert!(!filter.admits(&SelectedFunction { name: "first", mark: "", symbols: &symbols, source: None }));
-        assert!(!filter.admits(&SelectedFunction { name: "other", mark: "", symbols: &[], source: None }));
+        assert!(!filter.admits(&SelectedFunction { symbols: &symbols, ..SelectedFunction::named("first") }));
+        assert!(!filter.admits(&SelectedFunction::named("other")));
     }
 
     #[test]

@@ -131,6 +131,8 @@ pub struct PlanOptions {
     pub exclude: Vec<Selector>,
     /// No function that these rules leave out.
     pub filter: Option<Arc<Filter>>,
+    /// No function whose code is known to have fewer bytes.
+    pub min_size: u64,
     /// How calls are seen to end.
     pub exit: ExitPolicy,
     /// What is done without a single step.
@@ -148,6 +150,7 @@ impl PlanOptions {
     pub fn selects(&self, function: &SelectedFunction<'_>) -> bool {
         let included = self.include.is_empty() || self.include.iter().any(|selector| selector.selects(function));
         included
+            && function.size.is_none_or(|size| size >= self.min_size)
             && !self.exclude.iter().any(|selector| selector.selects(function))
             && self.filter.as_ref().is_none_or(|filter| filter.admits(function))
     }

@@ -197,7 +197,7 @@ impl<'a> Planner<'a> {
         let source = self.source;
         let (mut candidates, mut refused) = (BTreeMap::new(), Vec::new());
         for symbol in &source.exports.refused {
-            if self.options.selects(&SelectedFunction { name: &symbol.name, mark: "", symbols: &[], source: None }) {
+            if self.options.selects(&SelectedFunction::named(&symbol.name)) {
                 refused.push(Refusal { name: symbol.name.clone(), reason: Reason::Symbol(symbol.reason) });
             }
         }

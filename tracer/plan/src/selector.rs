@@ -19,12 +19,26 @@ pub struct SelectedFunction<'a> {
     pub symbols: &'a [Symbol],
     /// The source file of its definition, where that is known.
     pub source: Option<&'a str>,
+    /// Bytes of its code, where that is known.
+    pub size: Option<u64>,
 }
 
 impl<'a> SelectedFunction<'a> {
     /// A function, with its source file.
     pub fn new(function: &'a Function, source: Option<&'a str>) -> SelectedFunction<'a> {
-        SelectedFunction { name: &function.name, mark: &function.mark, symbols: &function.symbols, source }
+        SelectedFunction {
+            name: &function.name,
+            mark: &function.mark,
+            symbols: &function.symbols,
+            source,
+            // The size of an IFUNC is that of the code which chooses the function.
+            size: Some(function.size).filter(|&size| size > 0 && !function.ifunc),
+        }
+    }
+
+    /// One of which nothing but its name is known.
+    pub fn named(name: &'a str) -> SelectedFunction<'a> {
+        SelectedFunction { name, mark: "", symbols: &[], source: None, size: None }
     }
 
     /// Its names as the linker has them.
@@ -136,7 +150,7 @@ mod tests {
     use super::*;
 
     fn selects(selector: &str, name: &str, source: Option<&str>) -> bool {
-        selector.parse::<Selector>().unwrap().selects(&SelectedFunction { name, mark: "", symbols: &[], source })
+        selector.parse::<Selector>().unwrap().selects(&SelectedFunction { source, ..SelectedFunction::named(name) })
     }
 
     #[test]

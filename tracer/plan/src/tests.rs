@@ -73,6 +73,21 @@ fn patterns_select() {
 }
 
 #[test]
+fn what_is_known_to_be_small_is_left_out() {
+    let code = "int tiny(int x) { return x + 1; } \
+        int large(int x) { for (int i = 0; i < x; i++) x ^= i * (x / 7 + 3) - (x << 2); return x; } \
+        __asm__(\".globl bare\\n.type bare, @function\\nbare: lea 1(%rdi), %eax\\n ret\");";
+    let options = PlanOptions { min_size: 16, ..PlanOptions::default() };
+    let Some(library) = planned("c", code, &options) else { return };
+    let names: Vec<&str> = library.regions.iter().map(|planned| planned.region.name.as_str()).collect();
+    assert!(names.contains(&"large") && !names.contains(&"tiny"), "{names:?}");
+    // The symbol of `bare` states no size.
+    let all = planned("c", code, &PlanOptions::default()).unwrap();
+    let is_planned = |library: &PlannedLibrary| library.regions.iter().any(|planned| planned.region.name == "bare");
+    assert_eq!(is_planned(&library), is_planned(&all));
+}
+
+#[test]
 fn an_ifunc_is_planned_where_its_implementation_is() {
     let code = "static int real(int x) { return x + 2; } static void *pick(void) { return real; } \
         int f(int) __attribute__((ifunc(\"pick\"))); int g(int x) { return x + 1; }";

@@ -56,8 +56,8 @@ pub fn parse_budget(text: &str) -> Result<Budget, String> {
     Ok(Budget(Some(Percent((percent * 1_000.0).round() as u32))))
 }
 
-/// Reads the size of a ring buffer in bytes, with `K`, `M` or `G` for powers of 1024.
-pub fn parse_buffer_size(text: &str) -> Result<u32, String> {
+/// Reads a size in bytes, with `K`, `M` or `G` for powers of 1024.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split_unit(text);
     let bytes_per_unit: u64 = match unit {
         "" => 1,
@@ -67,7 +67,12 @@ pub fn parse_buffer_size(text: &str) -> Result<u32, String> {
         _ => return Err(format!("`{unit}` is not a unit of size: use K, M or G")),
     };
     let number: u64 = number.parse().map_err(|_| "expected a whole number, as in `8M`".to_owned())?;
-    let bytes = number.saturating_mul(bytes_per_unit);
+    Ok(number.saturating_mul(bytes_per_unit))
+}
+
+/// The same of a ring buffer.
+pub fn parse_buffer_size(text: &str) -> Result<u32, String> {
+    let bytes = parse_size(text)?;
     if !(SMALLEST_BUFFER..=LARGEST_BUFFER).contains(&bytes) {
         return Err("must be from 64K to 1G".to_owned());
     }

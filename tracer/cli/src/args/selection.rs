@@ -14,6 +14,7 @@ use rtrace_plan::{Filter, LARGEST_FILTER, Selector};
 use rtrace_symbolizer::read_text;
 
 use super::choice::{Choice, one_of};
+use super::quantity::parse_size;
 
 /// The options that choose functions.
 #[derive(Debug, Args)]
@@ -44,6 +45,13 @@ pub struct SelectionArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     filter: Option<PathBuf>,
 
+    /// Do not trace functions whose code is smaller than SIZE, such as 64 or 1K bytes
+    ///
+    /// Short functions return within nanoseconds, and tracing a call costs a microsecond. The size is that of the symbol;
+    /// a function whose size is not known is traced.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0", hide_default_value = true)]
+    min_size: u64,
+
     /// How to detect that a function returns
     #[arg(long, value_name = "POLICY", default_value = ExitPolicy::ReturnSite.name(), value_parser = one_of(EXIT))]
     exit: ExitPolicy,
@@ -65,6 +73,7 @@ impl SelectionArgs {
             functions: self.functions.clone(),
             exclude: self.exclude.clone(),
             filter: self.filter.as_deref().map(read_filter).transpose()?.map(Arc::new),
+            min_size: self.min_size,
             exit: self.exit,
             ..Options::default()
         })
