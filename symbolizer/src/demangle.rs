@@ -11,9 +11,9 @@ const MAX_GROWTH: usize = 64;
 /// How long a name may be, in bytes.
 const MAX_LENGTH: usize = 64 << 10;
 
-/// The C++ or Rust name behind a linker name, or the linker name itself.
+/// The C++, Rust or Fortran name behind a linker name, or the linker name itself.
 pub fn demangle(name: &str) -> String {
-    rust(name).or_else(|| cpp(name)).unwrap_or_else(|| name.to_owned())
+    rust(name).or_else(|| cpp(name)).or_else(|| fortran(name)).unwrap_or_else(|| name.to_owned())
 }
 
 fn rust(name: &str) -> Option<String> {
@@ -32,6 +32,20 @@ fn cpp(name: &str) -> Option<String> {
     let mut out = Bounded::for_name(name);
     symbol.structured_demangle(&mut out, &DemangleOptions::default()).ok()?;
     Some(out.text)
+}
+
+/// A procedure of a Fortran module: `__solver_MOD_step` of gfortran, `solver_mp_step_` of ifort and ifx, `_QMsolverPstep` of
+/// flang. The names that people write are in lower case there.
+fn fortran(name: &str) -> Option<String> {
+    let of_gnu = || name.strip_prefix("__")?.split_once("_MOD_");
+    let of_intel = || name.strip_suffix('_')?.split_once("_mp_");
+    let of_flang = || name.strip_prefix("_QM")?.split_once('P');
+    let (module, procedure) = of_gnu().or_else(of_intel).or_else(of_flang)?;
+    let is_name = |name: &str| {
+        name.starts_with(|first: char| first.is_ascii_lowercase())
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    (is_name(module) && is_name(procedure)).then(|| format!("{module}::{procedure}"))
 }
 
 /// A string that refuses to grow beyond its bound.
@@ -71,6 +85,12 @@ mod tests {
             ("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt"),
             ("_RNvC6_123foo3bar", "123foo::bar"),
             ("_Znot_mangled", "_Znot_mangled"),
+            ("__solver_MOD_step", "solver::step"),
+            ("solver_mp_step_", "solver::step"),
+            ("_QMsolverPstep", "solver::step"),
+            ("__solver_MOD___vtab_solver_Grid", "__solver_MOD___vtab_solver_Grid"),
+            ("_mp_step_", "_mp_step_"),
+            ("MY_mp_step_", "MY_mp_step_"),
             ("", ""),
         ];
         for (name, expected) in table {
