@@ -46,6 +46,22 @@ fn version_and_help_are_data() {
     }
 }
 
+/// Whether or not this user may trace.
+#[test]
+fn a_command_without_a_library_ends_as_it_does_itself() {
+    let output = rtrace(&["run", "--", "sh", "-c", "head -c 300000 /dev/zero | wc -c; exit 3"]);
+    let said = stderr(&output);
+    assert_eq!((output.status.code(), stdout(&output).trim()), (Some(3), "300000"), "{said}");
+    for figure in ["wall time", "CPU time", "peak memory", "page faults", "context switches", "no call was recorded"] {
+        assert!(said.contains(figure), "{figure}: {said}");
+    }
+    let output = rtrace(&["run", "--", "/no/such/command"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("failed to run `command`: No such file"), "{}", stderr(&output));
+    let output = rtrace(&["run", "-o", "/no/such/folder/t", "--", "true"]);
+    assert_eq!(output.status.code(), Some(2), "a recording needs a library: {}", stderr(&output));
+}
+
 #[test]
 fn wrong_usage_ends_with_2() {
     for arguments in [

@@ -5,6 +5,8 @@
 //! finds time, not calls: a function that is called often may take little of it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,6 +32,12 @@ const FEWEST_PLACES: u128 = 1 << 10;
 
 /// Between two looks at whether it is to end sooner.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// For how long a command is sampled at most.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Time between two looks at what a command maps.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Where processes spent CPU time, in samples.
 #[derive(Clone, Debug, Default)]
@@ -88,23 +96,73 @@ impl Sampled {
 /// One of them must not be traced, or the kernel refuses clocks or a program that they start.
 pub fn sample(pids: &[u32], duration: Duration, stop: &AtomicBool) -> anyhow::Result<Sampled> {
     session::check(pids)?;
+    let before: HashMap<u32, ProcessMappings> =
+        pids.iter().filter_map(|&pid| Some((pid, ProcessMappings::of(pid).ok()?))).collect();
+    let (samples, time) = take(pids, duration, || stop.load(Ordering::Relaxed))?;
+    Ok(Sampled { time, ..found(&samples, &before) })
+}
+
+/// Where a command spent CPU time.
+pub struct SampledCommand {
+    /// Its first process's time.
+    pub sampled: Sampled,
+    /// The ELF files that it mapped when it was looked at last.
+    pub modules: Vec<Module>,
+    /// Device and inode of the program that it executed then.
+    pub program: Option<FileId>,
+}
+
+/// Samples a command until it `has_ended`; `start` lets it execute its program. Samples are found in the files that it mapped
+/// shortly before, as none are known of a process that has ended.
+///
+/// # Errors
+/// As [`sample`], and what `start` says.
+pub fn sample_command(
+    pid: u32,
+    start: impl FnOnce() -> anyhow::Result<()>,
+    has_ended: &AtomicBool,
+) -> anyhow::Result<SampledCommand> {
+    session::check(&[pid])?;
+    let (mut known, mut program, mut looked) = (None, None, None);
+    let (mut start, mut started) = (Some(start), Ok(()));
+    let (samples, time) = take(&[pid], LONGEST, || {
+        if let Some(start) = start.take() {
+            started = start();
+        }
+        if looked.is_none_or(|looked: Instant| looked.elapsed() >= LOOK) {
+            looked = Some(Instant::now());
+            let executed = fs::metadata(format!("/proc/{pid}/exe")).ok();
+            let mappings = ProcessMappings::of(pid).ok().filter(|mappings| !mappings.modules.is_empty());
+            if let (Some(executed), Some(mappings)) = (executed, mappings) {
+                (program, known) = (Some((executed.dev(), executed.ino())), Some(mappings));
+            }
+        }
+        started.is_err() || has_ended.load(Ordering::Relaxed)
+    })?;
+    started?;
+    let known: HashMap<u32, ProcessMappings> = known.into_iter().map(|mappings| (pid, mappings)).collect();
+    let sampled = Sampled { time, ..found(&samples, &known) };
+    let modules = known.into_values().flat_map(|mappings| mappings.modules).collect();
+    Ok(SampledCommand { sampled, modules, program })
+}
+
+/// Takes samples for this time, or until it `is_over`; gives for how long.
+fn take(pids: &[u32], duration: Duration, mut is_over: impl FnMut() -> bool) -> anyhow::Result<(Samples, Duration)> {
     let cpus = online_cpus()?;
     let refused = "failed to sample where CPU time is spent: the kernel refuses a clock for it";
     let clocks = cpus.iter().map(|&cpu| perf::clock(cpu, PERIOD)).collect::<Result<_, _>>().context(refused)?;
     let ticks = (duration.as_nanos() / PERIOD.as_nanos()).saturating_mul(cpus.len() as u128);
     let room = u32::try_from(ticks.clamp(FEWEST_PLACES, MOST_PLACES)).expect("it is within these bounds");
-    let before: HashMap<u32, ProcessMappings> =
-        pids.iter().filter_map(|&pid| Some((pid, ProcessMappings::of(pid).ok()?))).collect();
     let mut time = Duration::ZERO;
     let samples = rtrace_bpf::sample(pids, room, clocks, || {
         let begun = Instant::now();
-        while !stop.load(Ordering::Relaxed) && begun.elapsed() < duration {
+        while !is_over() && begun.elapsed() < duration {
             thread::sleep(PATIENCE.min(duration - begun.elapsed().min(duration)));
         }
         time = begun.elapsed();
     })
     .context("failed to sample where CPU time is spent")?;
-    Ok(Sampled { time, ..found(&samples, &before) })
+    Ok((samples, time))
 }
 
 /// In which files the places are, by what the processes mapped before and what they map now.

@@ -470,7 +470,8 @@ pub fn name_of(words: &[OsString]) -> String {
     text_of_os(path.file_name().unwrap_or(path.as_os_str())).into_owned()
 }
 
-fn failed_to_run(words: &[OsString]) -> String {
+/// Says that a command could not be run.
+pub fn failed_to_run(words: &[OsString]) -> String {
     format!("failed to run `{}`", name_of(words))
 }
 

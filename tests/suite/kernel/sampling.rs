@@ -71,12 +71,17 @@ struct Spinning {
 }
 
 impl Spinning {
-    fn start() -> Spinning {
+    /// Where it and its libraries are.
+    fn compile() -> PathBuf {
         let source = |functions: &str| format!("{SPIN}{functions}");
         let (first, second) = (source("SPIN(forty) SPIN(twenty)"), source("SPIN(quarter)"));
         let library: &[&str] = &["-O2", "-shared", "-fPIC"];
         let texts = [(&*first, "libfirst.so", library), (&second, "libsecond.so", library), (MAIN, "spins", &["-O2"])];
-        let folder = target::compile_texts(&texts);
+        target::compile_texts(&texts)
+    }
+
+    fn start() -> Spinning {
+        let folder = Spinning::compile();
         let mut child = Command::new(folder.join("spins")).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -171,6 +176,34 @@ fn libraries_and_functions_come_by_the_cpu_time_that_they_use() {
     check(&named(functions, "name", "twenty")["cpu_share"], IN_TWENTY, all, &plan);
     let functions = &named(&plan["libraries"], "path", "libsecond.so")["functions"];
     check(&named(functions, "name", "quarter")["cpu_share"], IN_SECOND, all, &plan);
+}
+
+#[test]
+fn a_command_without_a_library_is_summed_up_with_what_to_trace() {
+    let Some(_turn) = Turn::take() else { return };
+    let program = Spinning::compile().join("spins");
+    // It is ended after a second of CPU time.
+    let limited = ["run", "--", "prlimit", "--cpu=1", program.to_str().unwrap()];
+    let output = rtrace::command().args(limited).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(128 + libc::SIGKILL), &b"ready\n"[..]), "{said}");
+    let words = |name: &str| -> Vec<&str> {
+        said.lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("{said}"))
+            .split_whitespace()
+            .collect()
+    };
+    let share = words("libfirst.so")[1].parse::<f64>().unwrap() / 100.0;
+    let samples = words("rtrace: ")[1].parse().unwrap_or(500);
+    // Rounded to a thousandth.
+    let around = around(IN_FIRST, samples);
+    assert!((around.start - 0.001..around.end + 0.001).contains(&share), "{said}");
+    let cpu: f64 = words("CPU time")[2].parse().unwrap();
+    let seconds = if words("CPU time")[3] == "ms" { cpu / 1e3 } else { cpu };
+    assert!((0.9..1.2).contains(&seconds), "{said}");
+    assert!(said.contains("rtrace run --lib libfirst.so -- prlimit --cpu=1 "), "{said}");
+    assert!(said.contains("no call was recorded"), "{said}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Arg, ArgAction, Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use choice::{TableFormat, TextOrJson};
 pub use diff::Diff;
@@ -68,10 +68,15 @@ pub struct Cli {
     pub no_config: bool,
 }
 
-/// The command line, as it is read: `attach` alone does not need a library, as it shows what there is to choose.
+/// The command line, as it is read. Two verbs do not need a library: `attach` shows what there is to choose, and `run` without
+/// one says what a command takes, for which none of the options that record has a meaning.
 pub fn command() -> Command {
-    let optional = |attach: Command| attach.mut_arg("libraries", |argument| argument.required(false));
-    Cli::command().mut_subcommand("attach", optional)
+    let optional = |verb: Command| verb.mut_arg("libraries", |argument| argument.required(false));
+    let needs_library = |argument: Arg| match argument.get_id().as_str() {
+        "libraries" | "command" | "user" => argument,
+        _ => argument.requires("libraries"),
+    };
+    Cli::command().mut_subcommand("attach", optional).mut_subcommand("run", |run| optional(run).mut_args(needs_library))
 }
 
 const EXAMPLES: &str = "\
@@ -211,6 +216,9 @@ EXAMPLES:
 
     # Trace as root a program that runs as an ordinary user
     sudo rtrace run --user alice --lib libz.so -- python3 -m gzip file
+
+    # See what a command takes, and which library to trace
+    rtrace run -- python3 -m gzip file
 
     # Fail if the trace is incomplete
     rtrace run --lib liblzma.so --strict --buffer 64M -- xz -k file

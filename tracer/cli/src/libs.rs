@@ -97,7 +97,7 @@ fn program_of(pid: u32) -> Option<(u64, u64)> {
 }
 
 /// The shortest word that stands for a file and for no other of these: its soname, its name, its path.
-fn name_of(place: usize, files: &[(&Path, Option<String>)]) -> String {
+pub fn name_of(place: usize, files: &[(&Path, Option<String>)]) -> String {
     let (path, soname) = &files[place];
     let whole = path.display().to_string();
     let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned());

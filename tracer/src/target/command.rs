@@ -6,11 +6,16 @@
 
 use std::ffi::{CString, OsString, c_char};
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::target::user::User;
 
@@ -157,6 +162,93 @@ impl Strings {
     fn pointers(&self) -> *const *const c_char {
         self.pointers.as_ptr()
     }
+}
+
+/// What a process and those of its children took for which it has waited, as the kernel counts it.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessTotals {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// CPU time in user space.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+    /// The most memory that one of the processes had resident at a time, in KiB.
+    pub peak_kib: u64,
+    /// Page faults that needed no storage.
+    pub minor_faults: u64,
+    /// Page faults for which storage was read.
+    pub major_faults: u64,
+    /// Context switches because it waited.
+    pub voluntary: u64,
+    /// Context switches though it could have gone on.
+    pub involuntary: u64,
+    /// Bytes that it read and wrote; none where we may not look.
+    pub io: Option<IoBytes>,
+}
+
+/// Bytes as `/proc/PID/io` has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoBytes {
+    /// By system calls.
+    pub read: u64,
+    /// By system calls.
+    pub written: u64,
+    /// From storage.
+    pub from_storage: u64,
+    /// To storage, as far as it was caused here.
+    pub to_storage: u64,
+}
+
+impl IoBytes {
+    fn parse(text: &str) -> Option<IoBytes> {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line?.trim().parse().ok()
+        };
+        Some(IoBytes {
+            read: field("rchar")?,
+            written: field("wchar")?,
+            from_storage: field("read_bytes")?,
+            to_storage: field("write_bytes")?,
+        })
+    }
+}
+
+/// Waits for a child to end.
+///
+/// # Errors
+/// Somebody else has waited for it.
+pub fn wait_with_totals(child: Child) -> io::Result<ProcessTotals> {
+    let pid = Pid::from_child(&child);
+    // It is there until somebody waits for it, and so is what it read and wrote.
+    let ended = || waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    while ended().is_err_and(|error| error == Errno::INTR) {}
+    let io = std::fs::read_to_string(format!("/proc/{}/io", child.id())).ok();
+    let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: both outlive the call, and the kernel writes no more than them.
+    while unsafe { libc::wait4(child.id().cast_signed(), &raw mut status, 0, usage.as_mut_ptr()) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    // SAFETY: it was all zero, which is a value of it, before the kernel wrote to it.
+    let usage = unsafe { usage.assume_init() };
+    let number = |value: libc::c_long| u64::try_from(value).unwrap_or(0);
+    let time =
+        |time: libc::timeval| Duration::from_secs(number(time.tv_sec)) + Duration::from_micros(number(time.tv_usec));
+    Ok(ProcessTotals {
+        status: ExitStatus::from_raw(status),
+        user: time(usage.ru_utime),
+        system: time(usage.ru_stime),
+        peak_kib: number(usage.ru_maxrss),
+        minor_faults: number(usage.ru_minflt),
+        major_faults: number(usage.ru_majflt),
+        voluntary: number(usage.ru_nvcsw),
+        involuntary: number(usage.ru_nivcsw),
+        io: io.as_deref().and_then(IoBytes::parse),
+    })
 }
 
 /// The status of a command in the form that shells use: its exit code, or 128 + signal.
