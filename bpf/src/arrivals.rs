@@ -7,8 +7,8 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
 use crate::error::is_errno;
 use crate::wire::{
-    self, ArrivalCode, ArrivalKey, ArrivalRecord, ContextKey, NO_REGION, PrimedKey, QuestionRecord, SiteHitsRecord,
-    TailKey, UntimedKey, bytes_of,
+    self, ArrivalCode, ArrivalKey, ArrivalRecord, ContextKey, NO_REGION, OPENS, PrimedKey, QuestionRecord,
+    SiteHitsRecord, TailKey, UntimedKey, bytes_of,
 };
 use crate::{Error, Programs};
 
@@ -180,6 +180,20 @@ impl Programs {
     pub fn set_pops(&self, pops: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
         let pairs = pops.map(|(from, words)| (TailKey { from, to: NO_REGION }, MapNumber(words)));
         write_all(&self.skel.maps.tails, pairs).map_err(Error::kernel("describe what functions take off the stack"))
+    }
+
+    /// Tells the kernel side within the calls of which regions others are recorded.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if the table is full.
+    pub fn set_openers(&self, regions: impl Iterator<Item = u32>) -> Result<(), Error> {
+        let pairs = regions.map(|from| (TailKey { from, to: OPENS }, MapNumber(1)));
+        write_all(&self.skel.maps.tails, pairs).map_err(Error::kernel("say within which functions calls are recorded"))
+    }
+
+    /// From now on calls are recorded only within those of the regions that [open](Programs::set_openers), and these.
+    pub fn record_within(&self) {
+        self.shared.within.store(1, std::sync::atomic::Ordering::SeqCst);
     }
 
     /// A reader of the return addresses of which nothing is known.

@@ -58,6 +58,7 @@ pub struct Programs {
 pub(crate) struct Shared {
     armed: &'static AtomicU32,
     guarded: &'static AtomicU32,
+    pub(crate) within: &'static AtomicU32,
     pub(crate) walking_stacks: &'static AtomicU32,
     guard_user: &'static AtomicU32,
     guard_group: &'static AtomicU32,
@@ -87,6 +88,7 @@ impl Shared {
             Shared {
                 armed: AtomicU32::from_ptr(&raw mut bss.armed),
                 guarded: AtomicU32::from_ptr(&raw mut bss.guarded),
+                within: AtomicU32::from_ptr(&raw mut bss.rt_within),
                 walking_stacks: AtomicU32::from_ptr(&raw mut bss.walking_stacks),
                 guard_user: AtomicU32::from_ptr(&raw mut bss.guard_user),
                 guard_group: AtomicU32::from_ptr(&raw mut bss.guard_group),

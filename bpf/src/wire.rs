@@ -26,6 +26,8 @@ pub use crate::skeleton::sampling::types::rt_place as PlaceKey;
 
 /// The region of a loss whose region is not known.
 pub const NO_REGION: u32 = u32::MAX;
+/// `RT_OPENS`.
+pub const OPENS: u32 = u32::MAX - 1;
 
 /// The number of the context of a call that has none.
 pub const NO_CONTEXT: u32 = ContextNumber::RT_CONTEXT_NONE.0;

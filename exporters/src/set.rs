@@ -580,6 +580,7 @@ fn summary(parts: &[SetMember]) -> Option<Summary> {
         total.unwound += summary.unwound;
         total.unseen += summary.unseen;
         total.counted += summary.counted;
+        total.outside += summary.outside;
         if let Some(missed) = summary.missed {
             *total.missed.get_or_insert_default() += missed;
         }

@@ -128,6 +128,9 @@ pub struct Summary {
     /// Beside all these, calls that were not seen because of the budget; `None` where it left none out.
     #[serde(default)]
     pub missed: Option<Missed>,
+    /// Beside all these, calls outside of the functions within which calls were to be recorded.
+    #[serde(default)]
+    pub outside: u64,
     /// Locations with calls.
     pub locations: u64,
     /// Regions with probes.
@@ -264,6 +267,7 @@ impl Summary {
             format!("{} not timed ({})", grouped(self.unseen), details.join(", "))
         };
         [
+            (self.outside > 0).then(|| format!("{} outside of --within", counted(self.outside, "call"))),
             (self.refused > 0).then(|| format!("{} skipped", counted(self.refused, "function"))),
             (self.open > 0).then(|| format!("{} still running at the end", grouped(self.open))),
             (self.unwound > 0).then(|| format!("{} unwound", grouped(self.unwound))),

@@ -26,6 +26,8 @@ pub struct Options {
     pub filter: Option<Arc<Filter>>,
     /// Bytes of code that a function has at least, if its size is known.
     pub min_size: u64,
+    /// Functions within whose calls others are recorded; everywhere if there are none.
+    pub within: Vec<Selector>,
     /// How returns are detected.
     pub exit: ExitPolicy,
     /// What is counted on every call, by the names of `perf list`.
@@ -74,6 +76,7 @@ impl Default for Options {
             exclude: Vec::new(),
             filter: None,
             min_size: 0,
+            within: Vec::new(),
             exit: ExitPolicy::ReturnSite,
             counters: Vec::new(),
             values: None,

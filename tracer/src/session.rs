@@ -93,6 +93,9 @@ pub enum Error {
     /// Parts of what was asked of arguments and results name no function that is traced.
     #[error("failed to find a traced function for `--args {0}`")]
     NoSuchValues(String),
+    /// Nothing would ever be recorded: no function that is timed is among those within which calls are.
+    #[error("failed to find a traced function for `--within`")]
+    NothingWithin,
     /// No function is probed.
     #[error("no function of the libraries can be probed")]
     NothingToProbe,
@@ -109,6 +112,7 @@ impl Error {
             Error::Itself(_) => None,
             Error::StubsWithBudget => Some("omit one of them"),
             Error::NoSuchValues(_) => Some("`rtrace plan --args` lists the functions whose signature is known"),
+            Error::NothingWithin => Some("name a function of the libraries that --lib names; `rtrace plan` lists them"),
             Error::NothingToProbe => Some("`rtrace plan` shows why each function is not probed"),
             Error::Plugin(_) => Some(
                 "the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works",
@@ -158,6 +162,7 @@ pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Tr
         exclude: options.exclude.clone(),
         filter: options.filter.clone(),
         min_size: options.min_size,
+        within: options.within.clone(),
         exit: options.exit,
         emulated,
         keeps_accesses: !options.watches.is_empty(),
@@ -395,8 +400,16 @@ impl Ready<'_> {
         let probes_none = self.plan().libraries.iter().all(|library| library.regions.is_empty());
         match probes_none && self.planned.basis.awaited.is_empty() {
             true => Err(Error::NothingToProbe),
+            false if self.is_never_within() => Err(Error::NothingWithin),
             false => self.check_values(),
         }
+    }
+
+    /// Whether calls are recorded only within those of functions of which there is none, nor will be.
+    fn is_never_within(&self) -> bool {
+        let mut regions = self.plan().libraries.iter().flat_map(|library| &library.regions);
+        let basis = &self.planned.basis;
+        !basis.options.within.is_empty() && basis.awaited.is_empty() && !regions.any(|planned| planned.opens)
     }
 
     fn check_values(&self) -> Result<(), Error> {

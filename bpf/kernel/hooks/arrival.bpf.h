@@ -330,6 +330,13 @@ __noinline u32 popped(u32 region)
 	return words ? *words : 0;
 }
 
+__noinline u32 rt_opens(u32 region)
+{
+	struct rt_tail_key key = { .from = region, .to = RT_OPENS };
+
+	return bpf_map_lookup_elem(&tails, &key) != 0;
+}
+
 __noinline int count_untimed(u32 region, u32 reason)
 {
 	struct rt_untimed_key key = { .region = region, .reason = reason };

@@ -297,6 +297,15 @@ static __noinline void on_jump(struct pt_regs *ctx, u32 kind)
 		rt_jump(&hit);
 }
 
+/* Whether a call is not within those that open, and opens nothing itself: it is only counted. */
+static __always_inline bool is_outside(const struct rt_thread *thread, u32 region)
+{
+	if (!rt_within || (thread && thread->openers) || rt_opens(region))
+		return false;
+	count_loss(region, RT_LOSS_OUTSIDE);
+	return true;
+}
+
 /*
  * The thread of a call that is to be recorded, which gets a location with its first one; null: it is not, or there is
  * no room for it. Apart, because stacks are short.
@@ -318,6 +327,8 @@ static __noinline struct rt_thread *entering_thread(const struct pt_regs *ctx, u
 	if (governed && !is_recorded(cookie))
 		return 0;
 	count_entry((u32)cookie);
+	if (is_outside(thread, (u32)cookie))
+		return 0;
 	if (thread)
 		return thread;
 	thread = new_thread(task, process, (u32)cookie);

@@ -75,6 +75,9 @@ volatile u32 open_first;
 volatile u32 window_is_open;
 
 
+/* Whether calls are recorded only within those of functions that open. Set as `guarded`. */
+volatile u32 rt_within;
+
 /* The process whose threads are looked at, and whether one of them has met a breakpoint. */
 volatile u32 looked_at;
 volatile u32 has_met_breakpoint;
@@ -186,7 +189,10 @@ struct {
 	__type(value, struct rt_site_hits);
 } site_hits SEC(".maps");
 
-/* Where functions end in known tail calls; with RT_NO_REGION: how many words they take off the stack as they return. */
+/*
+ * Where functions end in known tail calls; with RT_NO_REGION: how many words they take off the stack as they return; with
+ * RT_OPENS: calls within theirs are recorded.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 19);

@@ -273,6 +273,7 @@ static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *
 	frame->tails = tails;
 	frame->doubt = 0;
 	frame->marked = 0;
+	frame->opens = 0;
 	frame->path = rt_path(hit->thread, caller, hit->region);
 	if (policy == RT_POLICY_RETURN_SITE)
 		rt_find_home(hit, frame, arrival, pops);
@@ -369,6 +370,10 @@ static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails, 
 		return;
 	}
 	rt_begin(hit, frame, caller, policy, tails, pops, arrival);
+	if (rt_within && rt_opens(hit->region)) {
+		frame->opens = 1;
+		thread->openers++;
+	}
 	if (rt_may_move(frame))
 		rt_note_foreign(rt_home_slot(frame), frame->id);
 	thread->frames++;

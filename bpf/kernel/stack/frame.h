@@ -40,7 +40,8 @@ struct rt_frame {
 	u8 marked; /* a call that it made left as a record, so it must, too */
 	u8 catches; /* its caller may get control back without its return */
 	u8 overwritten; /* the return of a caller that only returns is hooked: the trampoline pushes registers below it */
-	u8 reserved[2];
+	u8 opens; /* where calls are recorded only within some functions: it is a call of one of these */
+	u8 reserved;
 };
 
 /* What a process has mapped at an address. */
@@ -87,8 +88,9 @@ struct rt_thread {
 	struct rt_callee last_root;
 	u64 entered_ip; /* the last hit of an entry probe */
 	u64 entered_sp;
-	u16 again; /* what is known of the next such hit, enum again */
-	u16 shares_stack; /* other stacks lie in its own */
+	u8 again; /* what is known of the next such hit, enum again */
+	u8 shares_stack; /* other stacks lie in its own */
+	u16 openers; /* number of frames that open */
 	u32 switches; /* how often it had left a CPU when its vector registers were loaded last */
 	struct rt_frame near[RT_FRAMES_NEAR];
 };

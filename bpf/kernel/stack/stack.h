@@ -64,6 +64,8 @@ static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, const
 		   u32 ending);
 /* Whether rt_emit() would record it. */
 static u32 rt_is_recorded(const struct rt_frame *frame, u64 duration, u32 ending);
+/* Whether calls are recorded only within those of some regions, and this is one of them. */
+rt_rare u32 rt_opens(u32 region);
 /* The call path of a call. */
 static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region);
 /* A call is missing. */
@@ -260,6 +262,8 @@ static __always_inline void rt_remove(struct rt_hit *hit, struct rt_frame *frame
 {
 	struct rt_thread *thread = hit->thread;
 
+	if (frame->opens)
+		thread->openers--;
 	if (index + 1 < thread->frames)
 		rt_shift(index);
 	thread->frames--;

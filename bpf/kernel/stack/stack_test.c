@@ -37,6 +37,8 @@ static const u32 rt_counters = 2;
 static const u32 rt_words = 1;
 /* And as context. */
 static const u32 rt_levels = 1;
+/* Calls of regions of an odd number open. */
+static const u32 rt_within = 1;
 
 #define GUARD 0xa5
 #define GUARD_BYTES 256
@@ -155,6 +157,11 @@ static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, const
 	}
 	test->records[test->count++] = to_call(hit->thread->location, frame, duration, ending);
 	return 1;
+}
+
+static u32 rt_opens(u32 region)
+{
+	return region & 1;
 }
 
 static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region)
@@ -412,6 +419,11 @@ u64 rt_test_calls(const struct rt_test *test)
 u32 rt_test_frames(const struct rt_test *test)
 {
 	return test->thread.frames;
+}
+
+u32 rt_test_openers(const struct rt_test *test)
+{
+	return test->thread.openers;
 }
 
 /* Number of calls that are kept aside. */

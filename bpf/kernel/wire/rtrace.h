@@ -52,6 +52,8 @@ enum rt_limit {
 
 #define RT_COMM_LEN 16
 #define RT_NO_REGION 0xffffffffu
+/* In place of the function that another ends in a jump to: calls within that other one are recorded. */
+#define RT_OPENS 0xfffffffeu
 
 /* The least duration of calls that leave as records, where none does. */
 #define RT_NEVER (~0ull)
@@ -157,7 +159,8 @@ enum rt_loss {
 	RT_LOSS_CONTEXT = 9, /* the context of a call was not recorded */
 	RT_LOSS_MAYBE_LAP = 10, /* a hit was a call, or the same one again: a lap, or after a fault */
 	RT_LOSS_LAP = 11, /* no loss: a hit was such a lap, and no call */
-	RT_LOSSES = 12,
+	RT_LOSS_OUTSIDE = 12, /* no loss: a call that is not within one of those that open */
+	RT_LOSSES = 13,
 };
 
 /* One finished call: complete by itself. Times in ns of CLOCK_MONOTONIC. */

@@ -14,6 +14,9 @@ pub fn assert_rules(thread: &mut Thread, now: u64) {
     assert!(frames.len() <= Limit::RT_FRAMES.0 as usize);
     assert!(frames.is_sorted_by(|older, younger| older.id < younger.id));
 
+    // Regions of an odd number open.
+    assert_eq!(frames.iter().filter(|call| call.region % 2 == 1).count(), thread.openers() as usize);
+
     let mut ids = HashSet::new();
     for call in thread.records().iter().chain(&frames) {
         assert!(ids.insert(call.id), "id {} twice", call.id);

@@ -41,6 +41,7 @@ unsafe extern "C" {
     fn rt_test_abandon(test: *mut RawThread, now: u64);
     fn rt_test_calls(test: *const RawThread) -> u64;
     fn rt_test_frames(test: *const RawThread) -> u32;
+    fn rt_test_openers(test: *const RawThread) -> u32;
     fn rt_test_left(test: *const RawThread) -> u32;
     fn rt_test_frame(test: *mut RawThread, index: u32, call: *mut CallRecord);
     fn rt_test_records(test: *const RawThread, count: *mut u64) -> *const CallRecord;
@@ -161,6 +162,12 @@ impl Thread {
                 })
                 .collect()
         }
+    }
+
+    /// Number of calls that open, as the shadow stack counts them.
+    pub fn openers(&self) -> u32 {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_openers(self.raw) }
     }
 
     /// Number of calls that are kept aside.

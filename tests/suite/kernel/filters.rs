@@ -68,6 +68,39 @@ fn what_is_suggested_is_left_out_and_nothing_else() {
 }
 
 #[test]
+fn only_what_a_function_calls_is_recorded() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    sources::build(folder.path());
+    let all = Recording::open(&trace(folder.path(), &[], "all"));
+    let inside = Recording::open(&trace(folder.path(), &["--within", "wave_run"], "inside"));
+    let called = |recording: &Recording| -> BTreeSet<String> {
+        let calls = recording.calls_by_region();
+        let called = recording.regions().iter().filter(|region| calls.get(&region.id).is_some_and(|&calls| calls > 0));
+        called.map(|region| region.name.clone()).collect()
+    };
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(called(&inside), names(&["wave_run", "wave::spread(int)", "int weigh<int>(int)"]));
+    let recorded = inside.summary().calls;
+    assert_eq!((recorded, inside.summary().outside), (3, all.summary().calls - 3));
+    assert!(inside.summary().is_complete(), "{}", inside.summary());
+    let said = inside.summary().to_string();
+    assert!(said.contains("50,0") && said.contains(" calls outside of --within"), "{said}");
+
+    // The function is asked for by that alone, and what it calls by --func.
+    let options = ["--within", "wave_run", "--func", "*weigh*"];
+    let some = Recording::open(&trace(folder.path(), &options, "some"));
+    assert_eq!(called(&some), names(&["wave_run", "int weigh<int>(int)"]));
+    assert_eq!((some.summary().calls, some.regions().len(), some.summary().outside), (2, 2, 0));
+
+    let mut refused = rtrace::command();
+    refused.args(["run", "--lib", "libwork.so", "--within", "nothing", "--", "./program", "1"]);
+    let refused = refused.current_dir(folder.path()).env("LD_LIBRARY_PATH", folder.path()).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && said.contains("--within"), "{said}");
+}
+
+#[test]
 fn only_an_older_suggestion_is_replaced() {
     let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();

@@ -404,6 +404,7 @@ mod tests {
             untimed: None,
             tails,
             passes_on: false,
+            opens: false,
             jump: None,
             capture: None,
             stub: None,

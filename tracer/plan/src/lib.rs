@@ -78,6 +78,8 @@ pub struct PlannedRegion {
     /// Whether it may return what one that it calls has returned, because it only returns then; told only where values
     /// are fetched.
     pub passes_on: bool,
+    /// Whether calls are recorded only within those of some functions, of which it is one.
+    pub opens: bool,
     /// How control leaves others by it, if it does.
     pub jump: Option<Jump>,
     /// The values of its calls that are fetched.
@@ -91,6 +93,11 @@ impl PlannedRegion {
     /// Whether its calls never return.
     pub fn never_returns(&self) -> bool {
         self.region.symbols.iter().any(|name| jump::never_returns(&name.symbol))
+    }
+
+    /// Whether its probe stays, whatever it costs: without its calls, those of others would be misunderstood.
+    pub fn is_needed(&self) -> bool {
+        self.opens || self.jump.is_some()
     }
 
     /// Its stub, if it has one.
@@ -133,6 +140,9 @@ pub struct PlanOptions {
     pub filter: Option<Arc<Filter>>,
     /// No function whose code is known to have fewer bytes.
     pub min_size: u64,
+    /// Only calls are recorded within those of functions that one of these selects; all, where there is none. These
+    /// functions are asked for, too.
+    pub within: Vec<Selector>,
     /// How calls are seen to end.
     pub exit: ExitPolicy,
     /// What is done without a single step.
@@ -148,11 +158,19 @@ pub struct PlanOptions {
 impl PlanOptions {
     /// Whether a function is asked for.
     pub fn selects(&self, function: &SelectedFunction<'_>) -> bool {
+        if self.opens(function) {
+            return true;
+        }
         let included = self.include.is_empty() || self.include.iter().any(|selector| selector.selects(function));
         included
             && function.size.is_none_or(|size| size >= self.min_size)
             && !self.exclude.iter().any(|selector| selector.selects(function))
             && self.filter.as_ref().is_none_or(|filter| filter.admits(function))
+    }
+
+    /// Whether calls within those of the function are recorded, while others are not.
+    fn opens(&self, function: &SelectedFunction<'_>) -> bool {
+        self.within.iter().any(|selector| selector.selects(function))
     }
 
     /// The name by which people see a function: that by which they have asked for it.

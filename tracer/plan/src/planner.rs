@@ -27,6 +27,7 @@ struct FunctionCandidate {
     symbols: Vec<Symbol>,
     file_offset: u64,
     code: FunctionCode,
+    opens: bool,
 }
 
 /// A function with where its enter is seen.
@@ -215,7 +216,8 @@ impl<'a> Planner<'a> {
                 }
                 let code = FunctionCode { entry: function.address, size: function.size };
                 if self.is_code(function, index.is_some(), &proof) {
-                    self.add(&mut candidates, function, function.file_offset, code);
+                    let opens = self.options.opens(&source.subject(function, function.address));
+                    self.add(&mut candidates, function, function.file_offset, code, opens);
                 } else {
                     refused.push(Refusal { name: function.shown(), reason: Reason::MayBeData });
                 }
@@ -228,7 +230,8 @@ impl<'a> Planner<'a> {
                     found = true;
                     if is_wanted(resolved.address) {
                         let code = FunctionCode { entry: resolved.address, size: resolved.size };
-                        self.add(&mut candidates, function, file_offset, code);
+                        let opens = self.options.opens(&source.subject(function, resolved.address));
+                        self.add(&mut candidates, function, file_offset, code, opens);
                     }
                 }
             }
@@ -246,15 +249,20 @@ impl<'a> Planner<'a> {
         function: &Function,
         file_offset: u64,
         code: FunctionCode,
+        opens: bool,
     ) {
         candidates
             .entry(file_offset)
-            .and_modify(|candidate| candidate.symbols.extend(function.symbols.iter().cloned()))
+            .and_modify(|candidate| {
+                candidate.symbols.extend(function.symbols.iter().cloned());
+                candidate.opens |= opens;
+            })
             .or_insert_with(|| FunctionCandidate {
                 name: self.options.name_of(function),
                 symbols: function.symbols.clone(),
                 file_offset,
                 code,
+                opens,
             });
     }
 
@@ -314,7 +322,7 @@ impl<'a> Planner<'a> {
         abandons: bool,
         jumps: &JumpFunctions,
     ) -> PlannedRegion {
-        let FunctionCandidate { name, symbols, file_offset, code } = candidate;
+        let FunctionCandidate { name, symbols, file_offset, code, opens } = candidate;
         let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
         let untimed = self.is_of_go(code.entry).then_some(Reason::MovingStacks);
         let exit = if untimed.is_some() { ExitPolicy::EntryOnly } else { self.options.exit };
@@ -334,7 +342,22 @@ impl<'a> Planner<'a> {
         };
         let capture = self.source.captures.get(&code.entry).cloned();
         let jump = jumps.get(&code.entry).copied();
-        PlannedRegion { region, entry, untimed, tails, laps, pops, abandons, passes_on, jump, capture, stub: None }
+        // Where its return is not detected, nobody would know when it is over.
+        let opens = opens && exit == ExitPolicy::ReturnSite;
+        PlannedRegion {
+            region,
+            entry,
+            untimed,
+            tails,
+            laps,
+            pops,
+            abandons,
+            passes_on,
+            opens,
+            jump,
+            capture,
+            stub: None,
+        }
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Info {
     pub libraries: Vec<LibraryInfo>,
     /// Calls beside these that a budget left without a record: counted exactly.
     pub counted: u64,
+    /// Calls beside these that were outside of the functions within which calls were recorded.
+    pub outside: u64,
     /// And not seen; absent where the budget left none out.
     pub missed: Option<Missed>,
     /// Functions that were left out.
@@ -164,6 +166,7 @@ impl Info {
             recordings: trace.traces().map(RecordingInfo::of).collect(),
             calls,
             counted: sum(|estimate| estimate.counted),
+            outside: trace.summary().map_or(0, |summary| summary.outside),
             missed: trace.estimates().next().map(|_| Missed::of(trace.estimates())),
             duration_ns: duration(&trace),
             processes: processes(&trace),
@@ -290,6 +293,12 @@ impl Info {
         lines.push(plain("calls", format!("{} on {}", grouped(self.calls), number(self.threads, "thread"))));
         if self.counted > 0 {
             lines.push(plain("counted", format!("{} more, exactly, without a record", grouped(self.counted))));
+        }
+        if self.outside > 0 {
+            lines.push(plain(
+                "outside",
+                format!("{} more, outside of --within, without a record", grouped(self.outside)),
+            ));
         }
         if let Some(missed) = self.missed {
             lines.push(plain("estimated", missed.to_string()));

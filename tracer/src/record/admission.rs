@@ -219,7 +219,7 @@ impl Looking<'_> {
                     counted.own += look.own;
                     if looks < MOST_LOOKS && counted.is_unsure(look.is_cut_short) {
                         unsure.push(*counted);
-                    } else if counted.hits > 0 && counted.planned.jump.is_none() {
+                    } else if counted.hits > 0 && !counted.planned.is_needed() {
                         costs.push((counted.planned.region.id, counted.rate() * self.recorded(counted.planned)));
                     }
                 }

@@ -167,19 +167,19 @@ pub struct Admitted {
 
 impl Admitted {
     fn leaves_out(&self, planned: &PlannedRegion) -> bool {
-        planned.jump.is_none() && self.left_out.contains(&planned.region.id)
+        !planned.is_needed() && self.left_out.contains(&planned.region.id)
     }
 
     /// The regions of a library by groups whose probes are placed and taken out together: each alone as long as links
-    /// are few. A region by which control leaves others is needed whatever it costs.
+    /// are few. Those that are needed whatever they cost are a group.
     fn groups<'r>(&self, regions: &'r [PlannedRegion]) -> Vec<Vec<&'r PlannedRegion>> {
-        let (jumps, others): (Vec<_>, Vec<_>) = regions.iter().partition(|planned| planned.jump.is_some());
+        let (needed, others): (Vec<_>, Vec<_>) = regions.iter().partition(|planned| planned.is_needed());
         let is_called = |planned: &&PlannedRegion| self.called.contains(&planned.region.id);
         let placed = others.into_iter().filter(|planned| !self.leaves_out(planned));
         let (called, quiet): (Vec<_>, Vec<_>) = placed.partition(is_called);
         let links = (MOST_GROUPS.min(host::allow_descriptors() / 4) / self.processes.max(1)).max(1);
         let together = quiet.len().div_ceil(links.saturating_sub(called.len()).max(1)).clamp(1, MOST_TOGETHER);
-        let groups = called.chunks(1).chain(quiet.chunks(together)).chain([&*jumps]);
+        let groups = called.chunks(1).chain(quiet.chunks(together)).chain([&*needed]);
         groups.filter(|group| !group.is_empty()).map(<[_]>::to_vec).collect()
     }
 }
@@ -325,7 +325,7 @@ pub fn attach(
     stubs: Option<&Stubs>,
     admitted: Option<&Admitted>,
 ) -> Result<Attachment, Error> {
-    set_tail_calls(programs, plan)?;
+    describe(programs, plan)?;
     let mut attachment = Attachment::default();
     for (index, planned_library) in plan.libraries.iter().enumerate() {
         let library = Arc::new(planned_library.library.clone());
@@ -362,7 +362,7 @@ pub fn attach(
             for &planned in regions {
                 let Some(cause) = refused.get(&planned.region.id) else {
                     let region = Region { stub: stub_of(planned).is_some(), ..planned.region.clone() };
-                    if admitted.is_some() && planned.jump.is_none() {
+                    if admitted.is_some() && !planned.is_needed() {
                         attachment.throttleable.push(throttleable(planned, true));
                     }
                     attachment.regions.push(region);
@@ -431,8 +431,8 @@ fn cookie(planned: &PlannedRegion) -> u64 {
     planned.jump.map_or(cookie, |jump| jump_cookie(cookie, jump))
 }
 
-/// Tells the kernel side which functions of a plan end in jumps to which others.
-fn set_tail_calls(programs: &Programs, plan: &Plan) -> Result<(), Error> {
+/// Tells the kernel side which functions of a plan end in jumps to which others, and within which calls are recorded.
+fn describe(programs: &Programs, plan: &Plan) -> Result<(), Error> {
     for library in &plan.libraries {
         let by_offset: HashMap<u64, u32> =
             library.regions.iter().map(|planned| (planned.region.file_offset, planned.region.id.0)).collect();
@@ -444,6 +444,8 @@ fn set_tail_calls(programs: &Programs, plan: &Plan) -> Result<(), Error> {
         programs.set_tail_calls(tails)?;
         let pops = library.regions.iter().filter(|planned| planned.pops > 0);
         programs.set_pops(pops.map(|planned| (planned.region.id.0, planned.pops)))?;
+        let openers = library.regions.iter().filter(|planned| planned.opens);
+        programs.set_openers(openers.map(|planned| planned.region.id.0))?;
     }
     Ok(())
 }

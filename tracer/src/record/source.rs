@@ -363,6 +363,7 @@ impl<'a> Source<'a> {
         losses.extend(self.unaccounted(regions, &losses)?);
         self.report_losses(&losses);
         self.summary.losses = losses;
+        self.summary.outside = self.outside()?.values().sum();
         self.summary.untimed = self.untimed()?;
         self.report_untimed()?;
         self.report_estimates();
@@ -521,12 +522,22 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Calls so far that were not within those that open, by region.
+    ///
+    /// # Errors
+    /// A map cannot be read.
+    pub fn outside(&self) -> Result<HashMap<u32, u64>, Error> {
+        let counted = self.programs.losses()?.into_iter();
+        let outside = counted.filter(|(key, _)| key.reason == LossCode::RT_LOSS_OUTSIDE);
+        Ok(outside.map(|(key, calls)| (key.region, calls)).collect())
+    }
+
     /// The calls of which nothing else tells that they are missing.
     fn unaccounted(&self, regions: usize, losses: &[Loss]) -> Result<Vec<Loss>, Error> {
         let mut entries = self.programs.entries();
         let sums = entries.len();
         for (key, laps) in self.programs.losses()? {
-            if key.reason == LossCode::RT_LOSS_LAP {
+            if !is_lost(&key) {
                 let entries = &mut entries[key.region as usize % sums];
                 *entries = entries.saturating_sub(laps);
             }
@@ -575,7 +586,6 @@ impl<'a> Source<'a> {
 
     fn losses(&self) -> Result<Vec<Loss>, Error> {
         let counted = self.programs.losses()?;
-        let is_lost = |key: &LossKey| key.reason != LossCode::RT_LOSS_LAP;
         let lost = counted.iter().filter(|(key, _)| is_lost(key));
         let mut losses: Vec<Loss> = lost.map(|&(key, count)| loss_of(&key, count)).collect();
         if self.bad_records > 0 {
@@ -658,6 +668,11 @@ fn reason_of(code: UntimedCode) -> UntimedReason {
 /// By how much a count exceeds what was told of it before.
 fn growth<K: Eq + Hash>(told: &mut HashMap<K, u64>, key: K, count: u64) -> u64 {
     count - told.insert(key, count).unwrap_or_default()
+}
+
+/// Whether what is counted there is missing: a lap is no call, and a call outside of `--within` was not to be recorded.
+fn is_lost(key: &LossKey) -> bool {
+    !matches!(key.reason, LossCode::RT_LOSS_LAP | LossCode::RT_LOSS_OUTSIDE)
 }
 
 fn loss_of(key: &LossKey, count: u64) -> Loss {

@@ -52,6 +52,13 @@ pub struct SelectionArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0", hide_default_value = true)]
     min_size: u64,
 
+    /// Record only the calls that are made while a matching function runs, and those of this function
+    ///
+    /// A name, a glob, a /regex/ or src:FILE; may be repeated. The function must be one of the libraries that --lib names. A
+    /// call counts as made by it if it runs on the same thread. Calls at other times cost a probe hit, and no record.
+    #[arg(long, value_name = "PATTERN")]
+    within: Vec<Selector>,
+
     /// How to detect that a function returns
     #[arg(long, value_name = "POLICY", default_value = ExitPolicy::ReturnSite.name(), value_parser = one_of(EXIT))]
     exit: ExitPolicy,
@@ -74,6 +81,7 @@ impl SelectionArgs {
             exclude: self.exclude.clone(),
             filter: self.filter.as_deref().map(read_filter).transpose()?.map(Arc::new),
             min_size: self.min_size,
+            within: self.within.clone(),
             exit: self.exit,
             ..Options::default()
         })

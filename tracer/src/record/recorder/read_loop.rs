@@ -216,7 +216,8 @@ impl ReadLoop<'_, '_, '_> {
     fn tell_cost(&mut self) -> Result<(), Error> {
         let CostWatch::Notice(notice) = &mut self.cost else { return Ok(()) };
         let (programs, living) = (self.recording.programs, self.source.living());
-        if let Some(overhead) = notice.look(programs, self.source.calls_by_region(), &living)? {
+        let outside = self.source.outside()?;
+        if let Some(overhead) = notice.look(programs, self.source.calls_by_region(), &outside, &living)? {
             tell_overhead(self.pipeline, self.recording.overhead, overhead.in_percent());
             if let Some(percent) = notice.worth_saying(overhead) {
                 self.announcements.event(EventKind::Slowdown { percent });

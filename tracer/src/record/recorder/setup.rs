@@ -104,8 +104,11 @@ pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     let mut programs = Programs::load(&load)?;
     programs.keep_descriptors(first_kept);
     let costs = calibrate(&programs, setup.emulated.steps);
-    // What calibration calls has no contexts worth having.
+    // What calibration calls has no contexts worth having, and is within no function.
     programs.walk_stacks();
+    if !setup.how.within.is_empty() {
+        programs.record_within();
+    }
     setup.observer.into_iter().for_each(|observer| programs.guard(observer));
     Ok(Loaded { programs, costs })
 }
