@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
-use rtrace_model::{Call, LocationId, RegionId, ValueColumn, ValueType};
+use rtrace_model::{Call, CallValues, LocationId, RegionId, Value, ValueColumn, ValueType};
 
 use crate::Error;
 use crate::reader::Trace;
@@ -22,38 +22,6 @@ use crate::values::{self, Block};
 
 /// Bytes of segments that are kept for further calls.
 const MOST_KEPT: usize = 256 << 20;
-
-/// A value of a call.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// See [`ValueType::Integer`].
-    Integer(i64),
-    /// See [`ValueType::Float`].
-    Float(f64),
-    /// See [`ValueType::Text`].
-    Text(String),
-}
-
-/// The values of one call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CallValues {
-    /// What they are; the region is that of the set.
-    pub columns: Arc<[ValueColumn]>,
-    /// As many as there are columns; `None` where a value could not be read, or does not exist.
-    pub values: Box<[Option<Value>]>,
-}
-
-impl CallValues {
-    /// The values with what they are.
-    pub fn iter(&self) -> impl Iterator<Item = (&ValueColumn, Option<&Value>)> {
-        self.columns.iter().zip(self.values.iter().map(Option::as_ref))
-    }
-
-    /// The value of that name: `None` if there is no such column, `Some(None)` if it has no value here.
-    pub fn named(&self, name: &str) -> Option<Option<&Value>> {
-        self.iter().find(|(column, _)| column.name == name).map(|(_, value)| value)
-    }
-}
 
 /// Finds the values of calls of a [`TraceSet`], in memory of a bounded size.
 pub struct ValueReader<'a> {

@@ -33,7 +33,7 @@ pub use costs::{Cost, Costs, Traced};
 pub use directory::Owner;
 pub use error::Error;
 pub use export::{Destination, ExportError, ExportFormat, Exported, FORMATS, Selection, export};
-pub use joined::{CallValues, Value, ValueReader};
+pub use joined::ValueReader;
 pub use openmetrics::OpenMetrics;
 pub use overview::{Activity, Axis, DurationCell, Durations, Overview, SiteRow, Slice};
 pub use reader::{Status, Trace, Warning};

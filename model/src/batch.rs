@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Call;
+use crate::{Call, CallValues};
 
 /// What one metric counted during one call, in the metric's unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,17 @@ impl Reading {
     pub fn exclusive(self) -> u64 {
         self.inclusive.saturating_sub(self.child)
     }
+}
+
+/// A call with what was measured during it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// The call.
+    pub call: Call,
+    /// One reading per call metric; none if it was not timed.
+    pub readings: Box<[Reading]>,
+    /// Its values, if they were asked for.
+    pub values: Option<CallValues>,
 }
 
 /// Calls, each with one [`Reading`] per call metric of the recording. A call that was not timed has

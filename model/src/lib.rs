@@ -62,7 +62,7 @@ mod values;
 mod waiting;
 mod words;
 
-pub use batch::{Batch, Reading};
+pub use batch::{Batch, Measured, Reading};
 pub use calibration::{CallCost, MOSTLY_TRACING, is_mostly_tracing};
 pub use call::{Call, Ending};
 pub use call_site::{CallSite, Inlined, SourceLine};
@@ -87,5 +87,7 @@ pub use time::{ClockAnchor, Timestamp, format_ns};
 pub use totals::Totals;
 pub use untimed::{Untimed, UntimedReason};
 pub use unwind::{CallerFrame, CallerStack, UnwindRule};
-pub use values::{ValueBatch, ValueColumn, ValueRef, ValueType, Values, code, value_bounds, value_step};
+pub use values::{
+    CallValues, Value, ValueBatch, ValueColumn, ValueRef, ValueType, Values, code, value_bounds, value_step,
+};
 pub use waiting::Wait;

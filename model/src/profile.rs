@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{CallSiteId, ContextId, LocationId, PathId, RegionId};
+use crate::{CallSiteId, ContextId, LocationId, PathId, Reading, RegionId};
 
 /// Number of buckets of a [`PathProfile`]'s histogram.
 pub const HISTOGRAM_BUCKETS: usize = 48;
@@ -34,6 +34,13 @@ pub struct Count {
     pub inclusive: u64,
     /// The same without traced callees.
     pub exclusive: u64,
+}
+
+/// What was counted during one call.
+impl From<Reading> for Count {
+    fn from(reading: Reading) -> Count {
+        Count { inclusive: reading.inclusive, exclusive: reading.exclusive() }
+    }
 }
 
 /// All calls of one call path on one location, folded. Times in nanoseconds. Calls that were not

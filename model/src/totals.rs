@@ -36,6 +36,16 @@ impl Totals {
         self.exclusive = self.exclusive.saturating_add(other.exclusive);
     }
 
+    /// What is left of them beside those.
+    pub fn without(self, those: Totals) -> Totals {
+        Totals {
+            calls: self.calls.saturating_sub(those.calls),
+            untimed: self.untimed.saturating_sub(those.untimed),
+            inclusive: self.inclusive.saturating_sub(those.inclusive),
+            exclusive: self.exclusive.saturating_sub(those.exclusive),
+        }
+    }
+
     /// Calls whose time is known.
     pub fn timed(&self) -> u64 {
         self.calls.saturating_sub(self.untimed)

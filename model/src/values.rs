@@ -1,5 +1,7 @@
 //! Values of calls: arguments, results, and what they point to.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{LocationId, RegionId, escape, words};
@@ -182,6 +184,38 @@ pub struct ValueBatch {
     /// By [`position`](ValueColumn::position), each with as many values as there are calls. `None` where a value could
     /// not be read, or does not exist.
     pub columns: Vec<Values>,
+}
+
+/// A value of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// See [`ValueType::Integer`].
+    Integer(i64),
+    /// See [`ValueType::Float`].
+    Float(f64),
+    /// See [`ValueType::Text`].
+    Text(String),
+}
+
+/// The values of one call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallValues {
+    /// What they are; the region is that of the set.
+    pub columns: Arc<[ValueColumn]>,
+    /// As many as there are columns; `None` where a value could not be read, or does not exist.
+    pub values: Box<[Option<Value>]>,
+}
+
+impl CallValues {
+    /// The values with what they are.
+    pub fn iter(&self) -> impl Iterator<Item = (&ValueColumn, Option<&Value>)> {
+        self.columns.iter().zip(self.values.iter().map(Option::as_ref))
+    }
+
+    /// The value of that name: `None` if there is no such column, `Some(None)` if it has no value here.
+    pub fn named(&self, name: &str) -> Option<Option<&Value>> {
+        self.iter().find(|(column, _)| column.name == name).map(|(_, value)| value)
+    }
 }
 
 #[cfg(test)]

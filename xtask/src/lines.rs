@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use crate::files::{collect, has_extension};
 
 /// Packages that lie within another one's folder come first.
-const PACKAGES: [&str; 13] = [
+const PACKAGES: [&str; 14] = [
     "tracer/cli",
     "tracer/code",
     "tracer/plan",
@@ -21,6 +21,7 @@ const PACKAGES: [&str; 13] = [
     "tracer",
     "bpf",
     "model",
+    "profile",
     "symbolizer",
     "exporters",
     "tui",

@@ -12,10 +12,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_model::{Call, CallSiteId, ContextId, LocationId, RegionId, Timestamp};
+use rtrace_model::{Call, CallSiteId, ContextId, LocationId, Measured, RegionId, Timestamp};
 
 use super::nesting::Visitor;
-use super::spool::Measured;
 use super::variety::Varieties;
 use super::{Excerpt, ExportError};
 

@@ -8,10 +8,9 @@
 //! run backward: where a damaged trace says that a call ended after its caller, the caller's exit
 //! is moved to the callee's.
 
-use rtrace_model::{Call, Timestamp};
+use rtrace_model::{Call, Measured, Timestamp};
 
 use super::ExportError;
-use super::spool::Measured;
 
 /// What is done with each enter and exit.
 pub(super) trait Visitor {

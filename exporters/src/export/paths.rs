@@ -5,12 +5,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use rtrace_model::{Call, Ending, Reading, Timestamp, format_ns};
+use rtrace_model::{Call, Ending, Measured, Reading, Timestamp, format_ns};
 
 use super::ExportError;
 use super::nesting::Visitor;
 use super::source::Excerpt;
-use super::spool::Measured;
 use super::step::PathStep;
 use crate::{Costs, Traced};
 

@@ -5,10 +5,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use rtrace_model::{Batch, Call, LocationId, Metric, Region, RegionId, Scope, Timestamp};
+use rtrace_model::{Batch, Call, LocationId, Measured, Metric, Region, RegionId, Scope, Timestamp};
 
 use super::nesting::{self, Findings, Visitor};
-use super::spool::{Measured, Spool, Spooler};
+use super::spool::{Spool, Spooler};
 use super::step::PathStep;
 use super::threads::{ProgramLifetime, Threads};
 use super::{ExportError, Exported, Selection};

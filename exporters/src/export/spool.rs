@@ -18,26 +18,18 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use rtrace_model::{Batch, Call, CallSiteId, ContextId, Ending, LocationId, Reading, RegionId, Timestamp};
+use rtrace_model::{
+    Batch, Call, CallSiteId, CallValues, ContextId, Ending, LocationId, Measured, Reading, RegionId, Timestamp,
+};
 
 use self::values::Schemas;
 use super::varint;
-use crate::CallValues;
 
 /// Bytes that a run under way keeps in memory.
 const BLOCK: usize = 16 * 1024;
 
 /// Integers per call beside the readings, at most: a call that was not timed has no duration.
 const INTEGERS: usize = 8;
-
-/// A call with one reading per call metric; with none if it was not timed.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Measured {
-    pub(super) call: Call,
-    pub(super) readings: Box<[Reading]>,
-    /// Its values, if they were asked for.
-    pub(super) values: Option<CallValues>,
-}
 
 /// The sorted parts of the calls, being collected.
 pub(super) struct Spooler {
@@ -309,7 +301,7 @@ mod tests {
     use rtrace_model::{ValueColumn, ValueType};
 
     use super::*;
-    use crate::Value;
+    use rtrace_model::Value;
 
     fn call(location: u32, id: u64, noise: u64) -> Call {
         let ending = Ending::ALL[(noise % 4) as usize];

@@ -1,10 +1,8 @@
 //! Values of calls as formats write them: arguments, the result, and what pointers point to when a function returns.
 
-use rtrace_model::{ValueColumn, ValueRef};
+use rtrace_model::{CallValues, Value, ValueColumn, ValueRef};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
-
-use crate::{CallValues, Value};
 
 /// What a value is to its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! The values of many calls in the room of one: `7`, `0|7`, `0..65536`, `...`.
 
-use rtrace_model::{ValueColumn, code};
+use rtrace_model::{CallValues, Value, ValueColumn, code};
 
 use super::values::plain;
-use crate::{CallValues, Value};
 
 /// Values that are shown one by one.
 const FEW: usize = 3;

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use rtrace_exporters::{CallValues, TraceSet, Value as Known};
-use rtrace_model::{Call, Library, LocationId, RegionId, ValueColumn, counted, escape, grouped};
+use rtrace_exporters::TraceSet;
+use rtrace_model::{CallValues, Library, RegionId, Value as Known, ValueColumn, counted, escape, grouped};
 
 use super::Error;
 use super::key::{HIDDEN, RowId};
@@ -29,8 +29,6 @@ pub(super) struct ByValue<'a> {
     /// By their key: the function, and the value where it is known.
     rows: Vec<(RegionId, Option<RecordedValue>)>,
     keys: HashMap<(RegionId, Option<RecordedValue>), RowId>,
-    /// The rows of calls that are not visited yet, if their values are known.
-    waiting: HashMap<(LocationId, u64), RowId>,
     columns: &'static [Column],
 }
 
@@ -82,8 +80,8 @@ impl NameSums {
     }
 
     /// The value of a call, where it is known.
-    pub(super) fn value<'v>(&self, call: &Call, values: Option<&'v CallValues>) -> Option<&'v Known> {
-        values.filter(|_| self.is_of(call.region))?.named(&self.name)?
+    pub(super) fn value<'v>(&self, region: RegionId, values: Option<&'v CallValues>) -> Option<&'v Known> {
+        values.filter(|_| self.is_of(region))?.named(&self.name)?
     }
 
     /// Says of how many calls the value is not known, if there are such.
@@ -125,26 +123,16 @@ impl<'a> ByValue<'a> {
             Column::name("function", "function"),
             Column { key: "value", ..Column::name("value", asked.heading().leak()) },
         ];
-        let (rows, keys, waiting) = (Vec::new(), HashMap::new(), HashMap::new());
-        ByValue { trace, asked, rows, keys, waiting, columns: columns.leak() }
+        ByValue { trace, asked, rows: Vec::new(), keys: HashMap::new(), columns: columns.leak() }
     }
 
-    /// Tells the values of calls that will be visited.
-    pub(super) fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
-        for (call, values) in calls.iter().zip(values) {
-            let Some(value) = self.asked.value(call, values.as_ref()) else { continue };
-            let cell = self.asked.cell(call.region, value);
-            let key = self.row(call.region, Some(cell));
-            self.waiting.insert((call.location, call.id), key);
-        }
-    }
-
-    /// The row of a call, or of calls that have no record.
-    pub(super) fn key(&mut self, region: RegionId, call: Option<(LocationId, u64)>) -> RowId {
+    /// The row of a call with these values, or of calls of which they are not known.
+    pub(super) fn key(&mut self, region: RegionId, values: Option<&CallValues>) -> RowId {
         if !self.asked.is_of(region) {
             return HIDDEN;
         }
-        call.and_then(|call| self.waiting.remove(&call)).unwrap_or_else(|| self.row(region, None))
+        let value = self.asked.value(region, values);
+        self.row(region, value.map(|value| self.asked.cell(region, value)))
     }
 
     fn row(&mut self, region: RegionId, cell: Option<RecordedValue>) -> RowId {

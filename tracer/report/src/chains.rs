@@ -6,11 +6,11 @@
 use foldhash::HashMap;
 use rtrace_exporters::{ChainId, Led, TraceSet, Untraced};
 use rtrace_model::{CallSite, CallSiteId, ContextId, Library, RegionId};
+use rtrace_profile::Caller;
 use std::borrow::Cow;
 
 use super::key::{LEFT_OUT, RowId};
 use super::table::{Column, Datum, Shown};
-use super::walk::Caller;
 
 /// Rows that are told apart; with a histogram of 50 kB each they would take 800 MB.
 const MOST_ROWS: usize = 1 << 14;

@@ -14,18 +14,16 @@
 //! have to be taken off, nothing is said.
 
 use foldhash::HashMap;
-use rtrace_exporters::{CallValues, Cost, Costs, TraceSet, Traced};
-use rtrace_model::{Batch, Call, FoldedPath, Timestamp, histogram_bucket};
+use rtrace_exporters::{Cost, Costs, TraceSet, Traced};
+use rtrace_model::{Measured, Timestamp, histogram_bucket};
+use rtrace_profile::{Caller, Visited};
 
 use super::key::RowId;
-use super::time::{TimeRows, Tracing};
-use super::walk::{Caller, Visitor};
+use super::time::{OfRow, Tracing};
 
-/// Sums what tracing took by the mark that the visitor inside gives calls, and tells it what its rows are without.
-pub(super) struct Corrected<'a, V> {
-    pub(super) inside: V,
-    /// Absent where it is not known what tracing cost.
-    costs: Option<Costs<'a>>,
+/// Sums what tracing took by row.
+pub(super) struct TracingSums<'a> {
+    costs: Costs<'a>,
     /// Of calls that began earlier not all callees are known.
     from: Option<Timestamp>,
     rows: HashMap<RowId, TracingCost>,
@@ -43,92 +41,63 @@ struct TracingCost {
     visit: u64,
 }
 
-impl<V: Visitor<Mark = RowId> + TimeRows> Visitor for Corrected<'_, V> {
-    type Mark = RowId;
-
-    fn readings(&mut self, batch: &Batch) {
-        self.inside.readings(batch);
-    }
-
-    fn wants_values(&self) -> bool {
-        self.inside.wants_values()
-    }
-
-    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
-        self.inside.values(calls, values);
-    }
-
-    fn visit(&mut self, call: &Call, caller: Caller<'_, RowId>) -> RowId {
-        let mark = self.inside.visit(call, caller);
-        let end = call.end();
-        let of_caller = caller.timed().next_back().map(|open| open.end);
-        self.add(
-            mark,
-            &Traced {
-                region: call.region,
-                location: call.location,
-                calls: 1,
-                share_returns: end.is_some() && end == of_caller,
-                stamped: u64::from(call.duration.is_some_and(|duration| duration > 0)),
-            },
-            caller,
-        );
-        if self.from.is_some_and(|from| call.start < from) {
-            self.row(mark).is_cut = true;
+/// The calls, in two parts: others, and those that end with the call that made them.
+fn parts(calls: Visited<'_>, caller: Caller<'_, RowId>) -> [Traced; 2] {
+    let of = |calls_of: u64, stamped, share_returns| Traced {
+        region: calls.region(),
+        location: calls.location(),
+        calls: calls_of,
+        stamped,
+        share_returns,
+    };
+    match calls {
+        Visited::One(Measured { call, .. }) | Visited::Around(Measured { call, .. }) => {
+            let end = call.end();
+            let of_caller = caller.timed().next_back().map(|open| open.end);
+            let share_returns = end.is_some() && end == of_caller;
+            [of(1, u64::from(call.duration.is_some_and(|duration| duration > 0)), share_returns), of(0, 0, true)]
         }
-        mark
-    }
-
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, RowId>) -> RowId {
-        self.inside.enclose(call, caller)
-    }
-
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, RowId>) -> RowId {
-        let mark = self.inside.visit_path(path, caller);
-        let instant = match &path.detail {
-            Some(detail) => path.unseen.saturating_add(detail.instant),
-            None if path.inclusive == 0 => path.calls,
-            None => path.unseen + path.histogram[histogram_bucket(0)],
-        };
-        let all = Traced {
-            region: path.region,
-            location: path.location,
-            calls: path.calls,
-            share_returns: false,
-            stamped: path.calls.saturating_sub(instant),
-        };
-        let sharing = path.detail.as_ref().map_or([0; 2], |of| [of.ended_with_caller, of.instant_with_caller]);
-        let calls = sharing[0].saturating_add(sharing[1]);
-        let others =
-            Traced { calls: all.calls.saturating_sub(calls), stamped: all.stamped.saturating_sub(sharing[0]), ..all };
-        self.add(mark, &others, caller);
-        if calls > 0 {
-            self.add(mark, &Traced { calls, stamped: sharing[0], share_returns: true, ..all }, caller);
-        }
-        mark
-    }
-
-    fn finish(&mut self) {
-        self.inside.finish();
-        if self.costs.is_some() {
-            let known = self.rows.drain().filter(|(_, row)| !row.is_cut);
-            self.inside.take_off(known.map(|(mark, row)| (mark, [row.inclusive, row.exclusive])).collect());
+        Visited::Path(path) => {
+            let instant = match &path.detail {
+                Some(detail) => path.unseen.saturating_add(detail.instant),
+                None if path.inclusive == 0 => path.calls,
+                None => path.unseen + path.histogram[histogram_bucket(0)],
+            };
+            let stamped = path.calls.saturating_sub(instant);
+            let sharing = path.detail.as_ref().map_or([0; 2], |of| [of.ended_with_caller, of.instant_with_caller]);
+            let shared = sharing[0].saturating_add(sharing[1]);
+            let others = of(path.calls.saturating_sub(shared), stamped.saturating_sub(sharing[0]), false);
+            [others, of(shared, sharing[0], true)]
         }
     }
 }
 
-impl<'a, V> Corrected<'a, V> {
-    pub(super) fn around(inside: V, trace: &'a TraceSet) -> Corrected<'a, V> {
-        Corrected { inside, costs: Costs::of(trace), from: None, rows: HashMap::default(), visits: 0 }
+impl<'a> TracingSums<'a> {
+    /// Of the calls that ended later than `from`, if that is given; absent where it is not known what tracing cost.
+    pub(super) fn new(trace: &'a TraceSet, from: Option<Timestamp>) -> Option<TracingSums<'a>> {
+        Some(TracingSums { costs: Costs::of(trace)?, from, rows: HashMap::default(), visits: 0 })
     }
 
-    /// Of the calls that ended later than that only.
-    pub(super) fn later_than(self, from: Option<Timestamp>) -> Corrected<'a, V> {
-        Corrected { from, ..self }
+    pub(super) fn add(&mut self, mark: RowId, calls: Visited<'_>, caller: Caller<'_, RowId>) {
+        let [others, sharing] = parts(calls, caller);
+        self.add_part(mark, &others, caller);
+        if sharing.calls > 0 {
+            self.add_part(mark, &sharing, caller);
+        }
+        let start = calls.single().map(|measured| measured.call.start);
+        if self.from.zip(start).is_some_and(|(from, start)| start < from) {
+            self.row(mark).is_cut = true;
+        }
     }
 
-    fn add(&mut self, mark: u32, calls: &Traced, caller: Caller<'_, RowId>) {
-        let Some(cost) = self.costs.as_mut().map(|costs| costs.cost(calls)) else { return };
+    /// What tracing took of the rows of which that is known.
+    pub(super) fn into_rows(self) -> std::collections::HashMap<RowId, OfRow> {
+        let known = self.rows.into_iter().filter(|(_, row)| !row.is_cut);
+        known.map(|(mark, row)| (mark, [row.inclusive, row.exclusive])).collect()
+    }
+
+    fn add_part(&mut self, mark: RowId, calls: &Traced, caller: Caller<'_, RowId>) {
+        let cost = self.costs.cost(calls);
         let Cost { inner, whole, spread } = cost;
         self.visits += 1;
         let visit = self.visits;
@@ -159,21 +128,22 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_model::{CallCost, ExitPolicy, Header, Sink};
+    use rtrace_profile::{CallReader as _, Walk};
 
     use super::*;
     use crate::grouping::Grouping;
     use crate::groups::Groups;
-    use crate::testing::{script, text, writer};
-    use crate::walk::Walk;
+    use crate::measures::Measures;
+    use crate::testing::{in_order, script, text, writer};
     use crate::{By, Sort};
 
     /// The table of these calls with their corrected times.
     fn corrected(trace: &TraceSet, calls: &str, sort: Sort) -> String {
         let groups = Groups::new(Grouping::new(&By::Function, trace).unwrap().unwrap());
-        let mut walk = Walk::new(Corrected::around(groups, trace));
-        walk.chunk(&mut script(calls));
+        let mut walk = Walk::new(Measures::new(groups, trace, None));
+        walk.chunk(&in_order(&script(calls)));
         walk.finish();
-        let mut table = walk.visitor.inside.table(sort, &[]);
+        let mut table = walk.visitor.rows.table(sort, &[]);
         let shown = [
             "calls",
             "exclusive",

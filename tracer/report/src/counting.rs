@@ -1,25 +1,24 @@
-//! What calls counted, summed up beside the figures of a report: a visitor around another one.
+//! What calls counted, summed up beside the figures of a report.
 //!
 //! As with times, a row's *inclusive* count is that of its outermost calls, and *exclusive* counts
 //! add up over rows. Derived figures are computed from exclusive counts.
 
 use std::collections::HashMap;
 
-use rtrace_exporters::{CallValues, TraceSet};
-use rtrace_model::{Batch, Call, Count, FoldedPath, LocationId, Metric, Reading, Scope, Tally, escape};
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Count, Metric, Scope, Tally, escape};
+use rtrace_profile::{Caller, Visited};
 
+use super::key::RowId;
 use super::people::Note;
 use super::table::{Column, Datum, Shown, Table};
-use super::walk::{Caller, Visitor};
 use crate::derived::{self, Derived, Input};
 
-/// Sums the readings of calls by the mark that the visitor inside gives them.
-pub(super) struct Counting<V> {
-    pub(super) inside: V,
+/// Sums the readings of calls by row.
+#[derive(Default)]
+pub(super) struct Counting {
     metrics: Vec<Metric>,
-    /// Readings of calls that are not visited yet.
-    waiting: HashMap<(LocationId, u64), Box<[Reading]>>,
-    sums: HashMap<u32, CounterSums>,
+    sums: HashMap<RowId, CounterSums>,
 }
 
 #[derive(Clone, Default)]
@@ -32,67 +31,18 @@ struct CounterSums {
     exclusive: Vec<u64>,
 }
 
-impl<V: Visitor<Mark = u32>> Visitor for Counting<V> {
-    type Mark = u32;
-
-    fn finish(&mut self) {
-        self.inside.finish();
-    }
-
-    fn readings(&mut self, batch: &Batch) {
-        if batch.metrics() > 0 {
-            let timed = batch.iter().enumerate().filter(|(_, call)| call.is_timed());
-            let readings = timed.map(|(index, call)| ((call.location, call.id), batch.readings(index)));
-            self.waiting.extend(readings.map(|(call, readings)| (call, readings.into())));
-        }
-    }
-
-    fn wants_values(&self) -> bool {
-        self.inside.wants_values()
-    }
-
-    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
-        self.inside.values(calls, values);
-    }
-
-    fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
-        let mark = self.inside.visit(call, caller);
-        let readings = self.waiting.remove(&(call.location, call.id));
-        let (Some(readings), Some(exclusive)) = (readings, call.exclusive()) else { return mark };
-        let count = |reading: &Reading| Count { inclusive: reading.inclusive, exclusive: reading.exclusive() };
-        let is_outermost = !caller.is_within(mark);
-        self.sums.entry(mark).or_default().add(1, exclusive, readings.iter().map(count), is_outermost);
-        mark
-    }
-
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
-        self.waiting.remove(&(call.location, call.id));
-        self.inside.enclose(call, caller)
-    }
-
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
-        let mark = self.inside.visit_path(path, caller);
-        if self.metrics.len() == path.counts.len() && path.has_time() {
-            let calls = path.calls.saturating_sub(path.unseen);
-            let sums = self.sums.entry(mark).or_default();
-            sums.add(calls, path.exclusive, path.counts.iter().copied(), !caller.is_within(mark));
-        }
-        mark
-    }
-}
-
 /// Whether a counter is that of a watched variable, whose name says which accesses it counts.
 fn is_watch(metric: &Metric) -> bool {
     metric.name.ends_with(":w") || metric.name.ends_with(":rw")
 }
 
 impl CounterSums {
-    fn add(&mut self, calls: u64, exclusive: u64, counts: impl ExactSizeIterator<Item = Count>, is_outermost: bool) {
+    fn add(&mut self, calls: u64, exclusive: u64, counts: &[Count], is_outermost: bool) {
         self.calls = self.calls.saturating_add(calls);
         self.duration = self.duration.saturating_add(exclusive);
         self.inclusive.resize(counts.len(), 0);
         self.exclusive.resize(counts.len(), 0);
-        for (index, count) in counts.enumerate() {
+        for (index, count) in counts.iter().enumerate() {
             if is_outermost {
                 self.inclusive[index] = self.inclusive[index].saturating_add(count.inclusive);
             }
@@ -113,10 +63,21 @@ impl CounterSums {
     }
 }
 
-impl<V> Counting<V> {
-    pub(super) fn around(inside: V, trace: &TraceSet) -> Counting<V> {
+impl Counting {
+    pub(super) fn new(trace: &TraceSet) -> Counting {
         let metrics = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call).cloned().collect();
-        Counting { inside, metrics, waiting: HashMap::new(), sums: HashMap::new() }
+        Counting { metrics, sums: HashMap::new() }
+    }
+
+    pub(super) fn add(&mut self, row: RowId, calls: Visited<'_>, caller: Caller<'_, RowId>) {
+        if self.metrics.is_empty() || !calls.have_time() {
+            return;
+        }
+        let (totals, counts) = (calls.totals(), calls.counts());
+        if calls.single().map_or(counts.len() == self.metrics.len(), |_| !counts.is_empty()) {
+            let sums = self.sums.entry(row).or_default();
+            sums.add(totals.timed(), totals.exclusive, &counts, !caller.is_within(row));
+        }
     }
 
     /// Says of watched variables why all counts are 0: what is outside of traced calls is not counted.
@@ -215,7 +176,9 @@ mod tests {
 
     use std::path::Path;
 
-    use rtrace_model::{Base, Definition, Event, EventKind, MetricId, Sink, Span, Summary, Timestamp};
+    use rtrace_model::{
+        Base, Batch, Call, Definition, Event, EventKind, MetricId, Reading, Sink, Span, Summary, Timestamp,
+    };
 
     use super::*;
     use crate::testing::{script, writer};

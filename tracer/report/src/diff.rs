@@ -23,15 +23,14 @@ use rtrace_model::{Library, Region, RegionId, counted, format_ns};
 use self::shift::Shift;
 use self::verdict::{Sizes, Verdict};
 use super::about::About;
-use super::corrected::Corrected;
 use super::grouping::Grouping;
 use super::groups::Groups;
+use super::measures::Measures;
 use super::people::Note;
-use super::reading::Need;
 use super::stats::Stats;
 use super::table::{Column, Datum, Shown, Table};
 use super::time::{self, Time};
-use super::{By, Error, Format, Look, Min, Part, Report, need, notes, walk};
+use super::{By, Error, Format, Look, Min, Part, Report, need, notes, untimed, walk};
 
 /// What is compared and how.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,7 +66,7 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
     let known = rows.len();
     rows.retain(|row| options.min.is_none_or(|min| row.is_shown(min, totals)));
     // Each row is a test of its own: the more of them, the stronger one must speak.
-    let tests = rows.iter().filter(|row| row.before.is_timed() && row.after.is_timed()).count();
+    let tests = rows.iter().filter(|row| row.before.sums.timed() > 0 && row.after.sums.timed() > 0).count();
     let mut compared: Vec<Compared> = rows.into_iter().map(|row| Compared::new(row, tests, per_second)).collect();
     compared.sort_by(|a, b| b.size().total_cmp(&a.size()).then_with(|| a.row.key.cmp(&b.row.key)));
 
@@ -168,11 +167,10 @@ impl Side {
         let losses = trace.losses()?;
         let grouping = Grouping::new(&options.by, &trace)?.ok_or(Error::Diff)?;
         let span = options.part.map(|part| part.of(&trace)).transpose()?;
-        let need = span.map_or_else(|| need(&options.by), Need::Within);
-        let from = span.and_then(|span| span.from);
-        let (walk, untimed) = walk(&trace, need, Corrected::around(Groups::new(grouping), &trace).later_than(from))?;
+        let measures = Measures::new(Groups::new(grouping), &trace, span.and_then(|span| span.from));
+        let (walk, shares) = walk(&trace, need(&options.by, span), measures)?;
         let lost_callers = walk.lost_callers;
-        let groups = walk.visitor.inside;
+        let groups = walk.visitor.rows;
         let total = groups.total();
         let mut rows: BTreeMap<RowKey, DiffSums> = BTreeMap::new();
         for (labels, stats) in groups.into_rows() {
@@ -198,7 +196,7 @@ impl Side {
         });
         let traced = traced.collect();
         let mut notes = notes::notes(&trace, options.part, &losses, (lost_callers, 0))?;
-        notes.extend(untimed.note(&trace, options.part.is_some())?);
+        notes.extend(untimed::note(&shares, &trace, options.part.is_some())?);
         Ok(Side { about: About::new(&trace).of_part(options.part), rows, traced, total, notes })
     }
 }
@@ -293,7 +291,7 @@ fn pair(
     rows.extend(after.into_iter().map(new));
     for row in &mut rows {
         let function = without_callers(&row.key);
-        let called = [&row.before, &row.after].map(|stats| stats.calls() > 0);
+        let called = [&row.before, &row.after].map(|stats| stats.sums.calls > 0);
         // A row of no function, such as the call paths beyond the limit, has no probe of its own.
         let is_function = !row.key[0].is_empty();
         row.is_traced = [0, 1].map(|side: usize| !is_function || called[side] || traced[side].contains(&function));
@@ -307,7 +305,7 @@ impl DiffRow {
         let exclusive = both.map(|stats| stats.times().map(|[_, exclusive]| exclusive));
         let is_marked = exclusive.map(|time| time.is_some_and(Time::is_marked));
         let of_each =
-            |(time, stats): (Option<Time>, &Stats)| time.map_or(0.0, |time| time.tracing_of_each(stats.calls()));
+            |(time, stats): (Option<Time>, &Stats)| time.map_or(0.0, |time| time.tracing_of_each(stats.sums.calls));
         let tracing = exclusive.into_iter().zip(both).map(of_each).fold(0.0, f64::max);
         let is_traced = [true; 2];
         DiffRow { key, before: before.stats, after: after.stats, is_traced, is_timed_alike, is_marked, tracing }
@@ -339,12 +337,13 @@ struct Compared {
 
 impl Compared {
     fn new(row: DiffRow, tests: usize, seconds: Option<[f64; 2]>) -> Compared {
-        let shift = Shift::of(row.before.latency(), row.after.latency(), row.tracing).filter(|_| row.is_timed_alike);
+        let shift =
+            Shift::of(&row.before.sums.latency, &row.after.sums.latency, row.tracing).filter(|_| row.is_timed_alike);
         let [before, after] = seconds.unwrap_or([1.0; 2]);
         let is_comparable = row.is_timed_alike && row.is_traced == [true; 2];
         let times = row.before.exclusive().zip(row.after.exclusive()).filter(|_| is_comparable);
         let times = times.map(|(a, b)| [a as f64 / before, b as f64 / after]);
-        let sizes = Sizes { numbers: [row.before.calls(), row.after.calls()], seconds, times };
+        let sizes = Sizes { numbers: [row.before.sums.calls, row.after.sums.calls], seconds, times };
         let verdict = match sizes.numbers {
             _ if !row.is_traced[0] => Verdict::NotTracedInA,
             _ if !row.is_traced[1] => Verdict::NotTracedInB,
@@ -369,7 +368,7 @@ impl Compared {
     /// distribution, or there are more of them. Per second of recording, calls that take longer may be fewer.
     fn has_grown(&self, limit: f64) -> bool {
         let has_grown = |[before, after]: [f64; 2]| after > before * (1.0 + limit);
-        let mean = |stats: &Stats| stats.exclusive().unwrap_or(0) as f64 / stats.calls().max(1) as f64;
+        let mean = |stats: &Stats| stats.exclusive().unwrap_or(0) as f64 / stats.sums.calls.max(1) as f64;
         let is_slower = self.verdict.is_slower();
         let of_each_call = || has_grown([mean(&self.row.before), mean(&self.row.after)]);
         let for_a_reason = is_slower || has_grown(self.sizes.calls());
@@ -380,7 +379,7 @@ impl Compared {
     /// The values of [`COLUMNS`].
     fn values(&self) -> Vec<Datum> {
         let DiffRow { key: [library, function, callers], before, after, .. } = &self.row;
-        let time = |stats: &Stats, percent| stats.percentile(percent).into();
+        let time = |stats: &Stats, percent| stats.sums.percentile(percent).into();
         let marked = |place: usize, value: Datum| match value {
             Datum::Time(time) if self.row.is_marked[place] => Datum::Traced(time),
             value => value,
@@ -397,8 +396,8 @@ impl Compared {
             _ => Datum::Absent,
         };
         vec![
-            traced(0, Datum::Count(before.calls())),
-            traced(1, Datum::Count(after.calls())),
+            traced(0, Datum::Count(before.sums.calls)),
+            traced(1, Datum::Count(after.sums.calls)),
             traced(0, before.inclusive().into()),
             traced(1, after.inclusive().into()),
             traced(0, marked(0, before.exclusive().into())),

@@ -2,25 +2,21 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_exporters::{CallValues, TraceSet, Value as Known};
-use rtrace_model::{Batch, Call, FoldedPath, LocationId, ValueType, value_bounds, value_step};
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Measured, Value as Known, ValueType, value_bounds, value_step};
+use rtrace_profile::Visited;
 
 use super::by_value::NameSums;
 use super::groups::Groups;
-use super::key::LEFT_OUT;
+use super::key::{LEFT_OUT, RowId};
 use super::people::Note;
 use super::table::{Column, Datum, RecordedValue, Table};
-use super::time::{OfRow, TimeRows};
-use super::walk::{Caller, Visitor};
 use super::{Error, Min, Sort};
 
 /// Counts the values of the calls of each row.
-pub(super) struct Distribution<'a> {
-    pub(super) inside: Groups<'a>,
+pub(super) struct Distribution {
     asked: NameSums,
-    /// Values of calls that are not visited yet.
-    waiting: HashMap<(LocationId, u64), i64>,
-    rows: HashMap<u32, ValueCounts>,
+    rows: HashMap<RowId, ValueCounts>,
 }
 
 /// The values of the calls of a row.
@@ -31,12 +27,20 @@ struct ValueCounts {
     known: BTreeMap<i32, u64>,
 }
 
-impl<'a> Distribution<'a> {
+impl Distribution {
     /// # Errors
     /// No function has integers of that name.
-    pub(super) fn new(name: &str, inside: Groups<'a>, trace: &TraceSet) -> Result<Distribution<'a>, Error> {
+    pub(super) fn new(name: &str, trace: &TraceSet) -> Result<Distribution, Error> {
         let asked = NameSums::new(name, trace, |column| column.value_type == ValueType::Integer)?;
-        Ok(Distribution { inside, asked, waiting: HashMap::new(), rows: HashMap::new() })
+        Ok(Distribution { asked, rows: HashMap::new() })
+    }
+
+    pub(super) fn add(&mut self, row: RowId, calls: Visited<'_>) {
+        if let Some(Measured { call, values, .. }) = calls.single().filter(|of| self.asked.is_of(of.call.region)) {
+            let integer = |value: &Known| if let Known::Integer(value) = value { Some(*value) } else { None };
+            let value = self.asked.value(call.region, values.as_ref()).and_then(integer);
+            self.rows.entry(row).or_default().add(value);
+        }
     }
 
     /// Says of how many calls the value is not known, if there are such.
@@ -45,10 +49,10 @@ impl<'a> Distribution<'a> {
         self.asked.unknown(shown.map(|(_, counts)| counts.unknown).sum())
     }
 
-    /// The distributions of the first rows that have one.
-    pub(super) fn table(&self, sort: Sort, min: Option<Min>, limit: Option<usize>) -> Table {
+    /// The distributions of the first of these rows that have one.
+    pub(super) fn table(&self, groups: &Groups<'_>, sort: Sort, min: Option<Min>, limit: Option<usize>) -> Table {
         let heading = |bound: &str| Column::named(bound.to_owned(), bound.to_owned());
-        let labels = self.inside.columns();
+        let labels = groups.columns();
         let mut columns = vec![heading("from"), heading("below")];
         columns.extend([Column::new("calls", "calls"), Column::new("share", "share").rank(1)]);
         columns.push(Column::new("bar", "").only_for_people());
@@ -56,7 +60,7 @@ impl<'a> Distribution<'a> {
         columns.push(Column::name("value", self.asked.heading().leak()));
         let mut table = Table { columns, has_sections: true, ..Table::default() };
         let mut shown = 0;
-        for (key, labels) in self.inside.shown(sort, min) {
+        for (key, labels) in groups.shown(sort, min) {
             let Some(counts) = self.rows.get(&key) else { continue };
             shown += 1;
             if shown > limit.unwrap_or(usize::MAX) {
@@ -68,51 +72,6 @@ impl<'a> Distribution<'a> {
             table.rows.extend(rows.map(|row| row.into_iter().chain(labels.clone()).chain([name.clone()]).collect()));
         }
         table
-    }
-}
-
-impl TimeRows for Distribution<'_> {
-    fn take_off(&mut self, tracing: HashMap<u32, OfRow>) {
-        self.inside.take_off(tracing);
-    }
-}
-
-impl Visitor for Distribution<'_> {
-    type Mark = u32;
-
-    fn readings(&mut self, batch: &Batch) {
-        self.inside.readings(batch);
-    }
-
-    fn wants_values(&self) -> bool {
-        true
-    }
-
-    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
-        self.inside.values(calls, values);
-        for (call, values) in calls.iter().zip(values) {
-            if let Some(Known::Integer(value)) = self.asked.value(call, values.as_ref()) {
-                self.waiting.insert((call.location, call.id), *value);
-            }
-        }
-    }
-
-    fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
-        let mark = self.inside.visit(call, caller);
-        if self.asked.is_of(call.region) {
-            let value = self.waiting.remove(&(call.location, call.id));
-            self.rows.entry(mark).or_default().add(value);
-        }
-        mark
-    }
-
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
-        self.waiting.remove(&(call.location, call.id));
-        self.inside.enclose(call, caller)
-    }
-
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
-        self.inside.visit_path(path, caller)
     }
 }
 

@@ -2,26 +2,15 @@
 
 use std::collections::HashMap;
 
-use rtrace_exporters::{CallValues, TraceSet};
-use rtrace_model::{Call, CallSiteId, ContextId, Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
+use rtrace_profile::{Caller, Visited};
 
 use super::by_value::{ByValue, NameSums};
 use super::chains::{ChainDepth, Chains};
 use super::key::{RowId, UNKNOWN};
 use super::table::{Column, Datum, Shown};
-use super::walk::Caller;
 use super::{By, Error};
-
-/// Where a call comes from, or calls that are summed up.
-#[derive(Clone, Copy)]
-pub(super) struct Origin {
-    pub(super) region: RegionId,
-    pub(super) location: LocationId,
-    pub(super) site: Option<CallSiteId>,
-    pub(super) context: Option<ContextId>,
-    /// The id of a single call.
-    pub(super) call: Option<u64>,
-}
 
 /// A way to put calls into rows.
 pub(super) enum Grouping<'a> {
@@ -73,21 +62,14 @@ impl<'a> Grouping<'a> {
         if ranks.is_empty() { Err(Error::NoRanks) } else { Ok(Grouping::Rank(trace, ranks)) }
     }
 
-    /// Tells the values of calls that will be visited.
-    pub(super) fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
-        if let Grouping::Value(by_value) = self {
-            by_value.values(calls, values);
-        }
-    }
-
-    /// The row that calls of that origin belong to, of that caller.
-    pub(super) fn key(&mut self, origin: Origin, caller: &Caller<'_, RowId>) -> RowId {
-        let Origin { region, location, site, context, call } = origin;
+    /// The row that calls of that caller belong to.
+    pub(super) fn key(&mut self, calls: Visited<'_>, caller: &Caller<'_, RowId>) -> RowId {
+        let region = calls.region();
         match self {
-            Grouping::Value(by_value) => by_value.key(region, call.map(|call| (location, call))),
-            Grouping::Chain(chains) => chains.key(region, (site, context), caller),
+            Grouping::Value(by_value) => by_value.key(region, calls.single().and_then(|one| one.values.as_ref())),
+            Grouping::Chain(chains) => chains.key(region, (calls.call_site(), calls.context()), caller),
             Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
-            Grouping::Thread(_) | Grouping::Process(..) | Grouping::Rank(..) => self.key_of_location(location),
+            Grouping::Thread(_) | Grouping::Process(..) | Grouping::Rank(..) => self.key_of_location(calls.location()),
         }
     }
 

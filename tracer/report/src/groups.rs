@@ -3,17 +3,16 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use rtrace_exporters::CallValues;
-use rtrace_model::{Call, CallSiteId, Estimate, FoldedPath, LocationId, Loss, counted, grouped};
+use rtrace_model::{CallSiteId, Estimate, FoldedPath, LocationId, Loss, PathProfile, counted, grouped};
+use rtrace_profile::{Caller, Visited, Visitor};
 
-use super::grouping::{Grouping, Origin};
+use super::grouping::Grouping;
 use super::histogram;
 use super::key::{HIDDEN, LEFT_OUT, RowId};
 use super::people::Note;
 use super::stats::{FIGURES, Stats, TIMED};
 use super::table::{Column, Datum, Shown, Table};
 use super::time::{self, OfRow, TimeRows};
-use super::walk::{Caller, Visitor};
 use super::{Min, Sort};
 
 pub(super) struct Groups<'a> {
@@ -34,35 +33,19 @@ pub(super) struct Groups<'a> {
 impl Visitor for Groups<'_> {
     type Mark = RowId;
 
-    fn wants_values(&self) -> bool {
-        matches!(self.grouping, Grouping::Value(_))
-    }
-
-    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
-        self.grouping.values(calls, values);
-    }
-
-    fn visit(&mut self, call: &Call, caller: Caller<'_, RowId>) -> RowId {
-        let Call { region, location, call_site: site, context, id, .. } = *call;
-        let (key, row) = self.row(Origin { region, location, site, context, call: Some(id) }, 1, &caller);
-        if let Some((stats, outermost)) = row {
-            stats.add(call, outermost);
+    fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, RowId>) -> RowId {
+        let key = self.grouping.key(calls, &caller);
+        if !calls.count() {
+            return key;
         }
-        key
-    }
-
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, RowId>) -> RowId {
-        let Call { region, location, call_site: site, context, id, .. } = *call;
-        self.grouping.key(Origin { region, location, site, context, call: Some(id) }, &caller)
-    }
-
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, RowId>) -> RowId {
-        let (site, context) = (path.call_site(), path.context());
-        let origin = Origin { region: path.region, location: path.location, site, context, call: None };
-        let (key, row) = self.row(origin, path.calls, &caller);
-        if let Some((stats, outermost)) = row {
-            stats.add_path(path, outermost);
+        let (count, site) = (calls.totals().calls, calls.call_site());
+        *self.recorded.entry(calls.location()).or_default() += count;
+        if self.sites.is_some_and(|sites| site.is_none_or(|site| !sites.contains(&site))) {
+            self.elsewhere[0] += count;
+            self.elsewhere[1] += if site.is_none() { count } else { 0 };
+            return key | LEFT_OUT;
         }
+        self.groups.entry(key).or_default().sums.add(calls, !caller.is_within(key));
         key
     }
 }
@@ -102,21 +85,6 @@ impl<'a> Groups<'a> {
         Groups { are_all: false, ..self }
     }
 
-    /// The row to which so many calls belong, and whether they are not nested in calls of it; only a key where they are
-    /// not asked for.
-    fn row(&mut self, origin: Origin, calls: u64, caller: &Caller<'_, RowId>) -> (RowId, Option<(&mut Stats, bool)>) {
-        let key = self.grouping.key(origin, caller);
-        let outermost = !caller.is_within(key);
-        *self.recorded.entry(origin.location).or_default() += calls;
-        let site = origin.site;
-        if self.sites.is_some_and(|sites| site.is_none_or(|site| !sites.contains(&site))) {
-            self.elsewhere[0] += calls;
-            self.elsewhere[1] += if site.is_none() { calls } else { 0 };
-            return (key | LEFT_OUT, None);
-        }
-        (key, Some((self.groups.entry(key).or_default(), outermost)))
-    }
-
     /// What is said of calls that are not asked for.
     pub(super) fn left_out(&self) -> Option<Note> {
         let [others, unknown] = self.elsewhere;
@@ -135,8 +103,8 @@ impl<'a> Groups<'a> {
         }
         for estimate in estimates {
             let (region, location) = (estimate.region, estimate.location);
-            let origin = Origin { region, location, site: None, context: None, call: None };
-            let key = self.grouping.key(origin, &Caller::Lost(&[]));
+            let path = FoldedPath::from(PathProfile { region, location, ..PathProfile::default() });
+            let key = self.grouping.key(Visited::Path(&path), &Caller::Lost(&[]));
             self.groups.entry(key).or_default().add_estimate(&estimate);
         }
     }
@@ -155,7 +123,7 @@ impl<'a> Groups<'a> {
             table.marks.push(key);
             table.rows.push(stats.values(total).into_iter().chain(labels).collect());
         }
-        if self.groups.values().any(|stats| stats.untimed() > 0) {
+        if self.groups.values().any(|stats| stats.sums.untimed() > 0) {
             table.show(TIMED.key, Shown::Always);
         }
         if sort == Sort::Inclusive {
@@ -174,11 +142,11 @@ impl<'a> Groups<'a> {
         let total = self.total();
         let mut rows = self.sorted(sort);
         rows.retain(|(key, _, stats)| {
-            *key != HIDDEN && min.is_none_or(|min| stats.has_at_least(min, total)) && stats.is_timed()
+            *key != HIDDEN && min.is_none_or(|min| stats.has_at_least(min, total)) && stats.sums.timed() > 0
         });
         let left_out = rows.len().saturating_sub(limit.unwrap_or(usize::MAX));
         rows.truncate(rows.len() - left_out);
-        let rows = rows.into_iter().map(|(_, labels, stats)| (labels, stats.latency()));
+        let rows = rows.into_iter().map(|(_, labels, stats)| (labels, &stats.sums.latency));
         Table { left_out, ..histogram::table(self.grouping.columns(), rows) }
     }
 
@@ -186,7 +154,7 @@ impl<'a> Groups<'a> {
     pub(super) fn unknown(&self) -> Option<Note> {
         let Grouping::Value(by_value) = &self.grouping else { return None };
         let unknown = self.groups.iter().filter(|&(&key, _)| by_value.is_unknown(key));
-        by_value.asked().unknown(unknown.map(|(_, stats)| stats.calls()).sum())
+        by_value.asked().unknown(unknown.map(|(_, stats)| stats.sums.calls).sum())
     }
 
     /// How calls are put into rows.
@@ -236,17 +204,17 @@ impl<'a> Groups<'a> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{Ending, LossReason, RegionId};
+    use rtrace_model::{Call, Ending, LossReason, RegionId};
+    use rtrace_profile::{CallReader as _, Walk};
 
     use super::*;
     use crate::By;
-    use crate::testing::{definitions, script, text};
-    use crate::walk::Walk;
+    use crate::testing::{definitions, in_order, script, text};
 
     fn table(by: By, calls: &[Call], sort: Sort, losses: &[Loss]) -> String {
         let trace = definitions();
         let mut walk = Walk::new(Groups::new(Grouping::new(&by, &trace).unwrap().unwrap()));
-        walk.chunk(&mut calls.to_vec());
+        walk.chunk(&in_order(calls));
         walk.finish();
         text(walk.visitor.table(sort, losses))
     }
@@ -361,7 +329,7 @@ calls  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns 
         let trace = definitions();
         let sites = HashSet::from([CallSiteId(7)]);
         let mut walk = Walk::new(Groups::of_callers(Grouping::new(&by, &trace).unwrap().unwrap(), Some(&sites)));
-        walk.chunk(&mut calls.to_vec());
+        walk.chunk(&in_order(calls));
         walk.finish();
         let losses = [Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 9 }];
         let said = walk.visitor.left_out().unwrap().text;

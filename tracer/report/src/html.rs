@@ -27,7 +27,8 @@ use std::path::Path;
 
 use foldhash::HashMap;
 use rtrace_exporters::{Destination, TraceSet};
-use rtrace_model::{Call, CallCost, EventKind, LocationId, Process, RegionId, Timestamp, escape};
+use rtrace_model::{Call, CallCost, EventKind, LocationId, Process, RegionId, Timestamp, Totals, escape};
+use rtrace_profile::{ClockSpan, Walk};
 use serde_json::{Value as Json, json};
 
 use self::before::Before;
@@ -36,10 +37,9 @@ use self::picture::Picture;
 use self::tables::Tables;
 use crate::about::About;
 use crate::info::Info;
-use crate::part::{ClockSpan, Part};
+use crate::part::Part;
 use crate::reading::{Need, read};
-use crate::walk::Walk;
-use crate::{Error, Waits, notes};
+use crate::{Error, Waits, notes, untimed};
 
 pub use self::document::is_page;
 
@@ -120,7 +120,7 @@ impl<'a> PageData<'a> {
         let span = part.map_or(Ok(ClockSpan::ALL), |part| part.of(trace))?;
         let mut walks = tables::Walks::new(trace, waits, span);
         let mut picture = Walk::new(Picture::new(span.from.unwrap_or(trace.header().begin.monotonic)));
-        let (untimed, picture) = if part.is_some() {
+        let (shares, picture) = if part.is_some() {
             let mut readers = walks.readers(true);
             readers.push(&mut picture);
             (read(trace, Need::Within(span), &mut readers)?, picture.visitor)
@@ -128,16 +128,16 @@ impl<'a> PageData<'a> {
             walks.know(overview.sites());
             (read(trace, Need::Paths, &mut walks.readers(true))?, Picture::of(overview))
         } else {
-            let untimed = read(trace, Need::Paths, &mut walks.readers(false))?;
+            let shares = read(trace, Need::Paths, &mut walks.readers(false))?;
             read(trace, Need::Calls, &mut [&mut picture, walks.sites()])?;
             add_slow_calls(trace, &mut picture.visitor)?;
-            (untimed, picture.visitor)
+            (shares, picture.visitor)
         };
         let lost_callers = walks.lost_callers();
-        let tables = walks.into_tables(trace, &losses, span)?;
+        let untimed = untimed::note(&shares, trace, part.is_some())?.map(|note| note.text);
+        let tables = walks.into_tables(trace, &losses, span, shares)?;
         let notes = notes::notes(trace, part, &losses, (lost_callers, 0))?;
         let mut notes: Vec<String> = notes.into_iter().map(|note| note.text).collect();
-        let untimed = untimed.note(trace, part.is_some())?.map(|note| note.text);
         notes.extend(untimed.clone());
         notes.extend(tables.remarks.iter().cloned());
         let verdicts = verdicts::verdicts(trace, &info, &tables, (untimed.is_some(), part))?;
@@ -230,7 +230,7 @@ impl<'a> PageData<'a> {
             let process = self.trace.process_of(self.trace.location(location)?)?;
             self.trace.processes().iter().position(|other| std::ptr::eq(other, process))
         };
-        let locations: HashSet<LocationId> = self.tables.shares.0.keys().map(|&(_, location)| location).collect();
+        let locations: HashSet<LocationId> = self.tables.shares.keys().map(|&(_, location)| location).collect();
         let processes: HashSet<_> = locations.iter().filter_map(|&location| process(location)).collect();
         let by_process = processes.len() > 1;
         // A process goes by the first of its threads.
@@ -240,7 +240,7 @@ impl<'a> PageData<'a> {
         }
         let column = |location| first.get(&process(location)).copied().unwrap_or(location);
         let mut times = HashMap::<LocationId, u64>::default();
-        for (&(_, location), &[_, _, exclusive]) in &self.tables.shares.0 {
+        for (&(_, location), &Totals { exclusive, .. }) in &self.tables.shares {
             let time = times.entry(column(location)).or_default();
             *time = time.saturating_add(exclusive);
         }
@@ -252,18 +252,17 @@ impl<'a> PageData<'a> {
         columns.sort_unstable();
         let mut columns: Vec<Option<LocationId>> = columns.into_iter().map(Some).collect();
         columns.extend(are_more.then_some(None));
-        let mut sums = BTreeMap::<_, [u64; 3]>::new();
-        for (&(region, location), share) in &self.tables.shares.0 {
+        let mut sums = BTreeMap::<_, Totals>::new();
+        for (&(region, location), &share) in &self.tables.shares {
             let Some(row) = regions.iter().position(|&other| other == region) else { continue };
             let own = Some(column(location)).filter(|own| columns.contains(&Some(*own)));
-            let sum = sums.entry((own, row)).or_default();
-            sum.iter_mut().zip(share).for_each(|(sum, of)| *sum = sum.saturating_add(*of));
+            sums.entry((own, row)).or_default().add(share);
         }
         let cells: Vec<Json> = sums
             .iter()
-            .filter_map(|(&(column, row), &[calls, timed, exclusive])| {
+            .filter_map(|(&(column, row), sum)| {
                 let column = columns.iter().position(|&other| other == column)?;
-                Some(json!([row, column, calls, (timed > 0).then_some(exclusive)]))
+                Some(json!([row, column, sum.calls, (sum.timed() > 0).then_some(sum.exclusive)]))
             })
             .collect();
         json!({

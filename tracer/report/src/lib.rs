@@ -41,6 +41,7 @@ mod histogram;
 pub mod html;
 pub mod info;
 mod key;
+mod measures;
 mod notes;
 mod overhead;
 mod part;
@@ -57,7 +58,6 @@ mod time;
 mod tree;
 mod untimed;
 mod waiting;
-mod walk;
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -65,15 +65,15 @@ use std::path::Path;
 
 use rtrace_exporters::{ExportError, TraceSet};
 use rtrace_model::CallSiteId;
+use rtrace_profile::{CallReader, ClockSpan, Visitor, Walk};
 
 use self::about::About;
-use self::corrected::Corrected;
-use self::counting::Counting;
 pub use self::diff::{DiffOptions, diff};
 use self::distribution::Distribution;
 use self::grouping::Grouping;
 use self::groups::Groups;
 pub use self::html::{html, html_since};
+use self::measures::Measures;
 pub use self::part::Part;
 use self::people::Note;
 use self::reading::Need;
@@ -81,10 +81,9 @@ use self::stats::TIMELESS;
 pub use self::suggest::{Suggestion, is_suggestion, suggest};
 use self::table::Table;
 use self::tree::Tree;
-use self::untimed::UntimedTally;
+use self::untimed::Shares;
 use self::waiting::WaitingSums;
 pub use self::waiting::Waits;
-use self::walk::Walk;
 
 /// Calls that are looked at together: two such chunks are in memory at a time.
 const CHUNK: usize = 128 * 1024;
@@ -371,72 +370,67 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     }
     let losses = trace.losses()?;
     let mut remarks = Vec::new();
-    // Call paths do not tell all call sites apart.
     let span = options.part.map(|part| part.of(trace)).transpose()?;
-    let need = match span {
-        Some(_) if options.sort == Sort::Lost => return Err(Error::LostOfPart),
-        Some(span) => Need::Within(span),
-        None if options.callers.is_some() => Need::Calls,
-        None => need(&options.by),
-    };
-    let groups = |grouping| {
-        let groups = Groups::of_callers(grouping, options.callers.as_ref());
-        if span.is_some() { groups.of_part() } else { groups }
-    };
+    if span.is_some() && options.sort == Sort::Lost {
+        return Err(Error::LostOfPart);
+    }
+    let mut need = need(&options.by, span);
+    if need == Need::Paths && options.callers.is_some() {
+        // Call paths do not tell all call sites apart.
+        need = Need::Calls;
+    }
     let from = span.and_then(|span| span.from);
-    let (mut table, lost_callers, untimed) = match (Grouping::new(&options.by, trace)?, &options.histogram) {
-        (Some(grouping), Some(Histogram::Durations)) => {
-            let (walk, untimed) = walk(trace, need, Corrected::around(groups(grouping), trace).later_than(from))?;
-            let groups = walk.visitor.inside;
-            remarks.extend(groups.left_out());
-            let table = groups.histograms(options.sort, options.min, options.limit);
-            (table, walk.lost_callers, untimed)
-        }
-        (Some(grouping), Some(Histogram::Value(name))) => {
-            let distribution = Distribution::new(name, groups(grouping), trace)?;
-            let (walk, untimed) = walk(trace, need, Corrected::around(distribution, trace).later_than(from))?;
-            let distribution = walk.visitor.inside;
-            let table = distribution.table(options.sort, options.min, options.limit);
-            remarks.extend(distribution.unknown());
-            remarks.extend(distribution.inside.left_out());
-            (table, walk.lost_callers, untimed)
-        }
-        (Some(grouping), None) => {
-            let inside = Corrected::around(groups(grouping), trace).later_than(from);
+    let (mut table, lost_callers, shares) = match (Grouping::new(&options.by, trace)?, &options.histogram) {
+        (Some(grouping), histogram) => {
+            let groups = Groups::of_callers(grouping, options.callers.as_ref());
+            let groups = if span.is_some() { groups.of_part() } else { groups };
+            let mut measures = Measures::new(groups, trace, from);
+            if let Some(Histogram::Value(name)) = histogram {
+                measures.distribution = Some(Distribution::new(name, trace)?);
+                need = Need::Values(span.unwrap_or(ClockSpan::ALL));
+            }
             let waiting = WaitingSums::new(trace, &options.waits);
             let waiting = if span.is_some() { waiting.of_part() } else { waiting };
-            let (mut walk, mut waiting) = (Walk::new(Counting::around(inside, trace)), Walk::new(waiting));
-            let is_split = options.callers.is_none() && WaitingSums::splits(&options.by);
-            let untimed = if is_split {
-                reading::read(trace, need, &mut [&mut walk, &mut waiting])?
-            } else {
-                reading::read(trace, need, &mut [&mut walk])?
+            let (mut walk, mut waiting) = (Walk::new(measures), Walk::new(waiting));
+            let is_split = histogram.is_none() && options.callers.is_none() && WaitingSums::splits(&options.by);
+            let mut readers: Vec<&mut dyn CallReader> = vec![&mut walk];
+            readers.extend(is_split.then_some(&mut waiting as &mut dyn CallReader));
+            let shares = reading::read(trace, need, &mut readers)?;
+            let Measures { rows: mut groups, counting, distribution, .. } = walk.visitor;
+            let table = match (histogram, distribution) {
+                (Some(_), None) => groups.histograms(options.sort, options.min, options.limit),
+                (_, Some(distribution)) => {
+                    remarks.extend(distribution.unknown());
+                    distribution.table(&groups, options.sort, options.min, options.limit)
+                }
+                (None, None) => {
+                    groups.add_estimates(trace.estimates());
+                    remarks.extend(groups.unknown());
+                    let mut table = groups.table(options.sort, &losses);
+                    counting.add_to(&mut table);
+                    if is_split {
+                        waiting.visitor.add_to(&mut table, groups.grouping());
+                    }
+                    table
+                }
             };
-            let corrected = &mut walk.visitor.inside;
-            corrected.inside.add_estimates(trace.estimates());
-            remarks.extend(corrected.inside.unknown());
-            remarks.extend(corrected.inside.left_out());
-            if is_split && let Some(row) = waiting::worker(&options.by) {
-                remarks.extend(waiting.visitor.balance(corrected.inside.grouping()).map(|balance| balance.note(row)));
+            remarks.extend(groups.left_out());
+            if let Some(row) = waiting::worker(&options.by).filter(|_| is_split) {
+                remarks.extend(waiting.visitor.balance(groups.grouping()).map(|balance| balance.note(row)));
             }
-            let mut table = corrected.inside.table(options.sort, &losses);
-            remarks.extend(walk.visitor.unaccessed());
-            walk.visitor.add_to(&mut table);
-            if is_split {
-                waiting.visitor.add_to(&mut table, walk.visitor.inside.inside.grouping());
+            if histogram.is_none() {
+                remarks.extend(counting.unaccessed());
             }
-            (table, walk.lost_callers, untimed)
+            (table, walk.lost_callers, shares)
         }
         (None, _) if options.callers.is_some() => return Err(Error::TreeOfCallers),
         (None, Some(_)) => return Err(Error::Histogram),
         (None, None) => {
             let order = tree::SiblingOrder::new(options.sort)?;
-            let inside = Corrected::around(Tree::of(trace), trace).later_than(from);
-            let (walk, untimed) = walk(trace, need, Counting::around(inside, trace))?;
-            let corrected = &walk.visitor.inside;
-            let mut table = corrected.inside.table(trace, order, options.limit);
-            walk.visitor.add_to(&mut table);
-            (table, walk.lost_callers, untimed)
+            let (walk, shares) = walk(trace, need, Measures::new(Tree::of(trace), trace, from))?;
+            let mut table = walk.visitor.rows.table(trace, order, options.limit);
+            walk.visitor.counting.add_to(&mut table);
+            (table, walk.lost_callers, shares)
         }
     };
     if span.is_some() {
@@ -463,7 +457,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         table.choose(&options.columns).map_err(|title| Error::NoColumn { title: title.to_owned(), known })?;
     }
     let mut notes = notes::notes(trace, options.part, &losses, (lost_callers, left_out))?;
-    notes.extend(untimed.note(trace, span.is_some())?);
+    notes.extend(untimed::note(&shares, trace, span.is_some())?);
     notes.extend(remarks);
     Ok(Report {
         about: vec![("trace", About::new(trace).of_part(options.part))],
@@ -474,19 +468,22 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     })
 }
 
-/// Call paths do not tell all call sites apart.
-fn need(by: &By) -> Need {
-    if *by == By::Callsite { Need::Calls } else { Need::Paths }
+/// What rows of that kind need of the calls, of all or of a part of the time.
+fn need(by: &By, span: Option<ClockSpan>) -> Need {
+    match (by, span) {
+        (By::Value(_), span) => Need::Values(span.unwrap_or(ClockSpan::ALL)),
+        (_, Some(span)) => Need::Within(span),
+        // Call paths do not tell all call sites apart.
+        (By::Callsite, None) => Need::Calls,
+        (_, None) => Need::Paths,
+    }
 }
 
-/// Visits all calls, and counts by function those that were not timed.
-fn walk<V>(trace: &TraceSet, need: Need, visitor: V) -> Result<(Walk<V>, UntimedTally), Error>
-where
-    V: walk::Visitor<Mark: Send> + Send,
-{
+/// Visits all calls, and sums them up by function and thread.
+fn walk<V: Visitor<Mark: Send> + Send>(trace: &TraceSet, need: Need, visitor: V) -> Result<(Walk<V>, Shares), Error> {
     let mut walk = Walk::new(visitor);
-    let untimed = reading::read(trace, need, &mut [&mut walk])?;
-    Ok((walk, untimed))
+    let shares = reading::read(trace, need, &mut [&mut walk])?;
+    Ok((walk, shares))
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! in no report of a part.
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, Timestamp, format_ns};
+use rtrace_model::{Timestamp, format_ns};
+use rtrace_profile::ClockSpan;
 
 use super::Error;
 use super::people::Note;
@@ -18,13 +19,6 @@ pub struct Part {
     pub from: Option<u64>,
     /// Calls count that ended until then.
     pub to: Option<u64>,
-}
-
-/// The same on the clock of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ClockSpan {
-    pub(super) from: Option<Timestamp>,
-    pub(super) to: Option<Timestamp>,
 }
 
 impl Part {
@@ -70,27 +64,6 @@ impl std::fmt::Display for Part {
     }
 }
 
-impl ClockSpan {
-    /// All of the time.
-    pub(super) const ALL: ClockSpan = ClockSpan { from: None, to: None };
-
-    /// Whether the instant is in it.
-    pub(super) fn contains(self, time: Timestamp) -> bool {
-        self.from.is_none_or(|from| time > from) && self.to.is_none_or(|to| time <= to)
-    }
-
-    /// Whether the call counts.
-    pub(super) fn counts(self, call: &Call) -> bool {
-        self.contains(call.known_until())
-    }
-
-    /// Whether the call may have made one that counts. Of one that was not timed, its end is not known.
-    pub(super) fn may_enclose(self, call: &Call) -> bool {
-        let goes_on = |from| !call.is_timed() || call.known_until() > from;
-        self.from.is_none_or(goes_on) && self.to.is_none_or(|to| call.start <= to)
-    }
-}
-
 /// Nanoseconds from the first begin of a recording to its last end, once it has ended.
 pub(super) fn duration(trace: &TraceSet) -> Option<u64> {
     trace.summary().map(|summary| summary.end.monotonic.since(trace.header().begin.monotonic))
@@ -104,7 +77,7 @@ mod tests {
     use std::path::Path;
 
     use proptest::prelude::*;
-    use rtrace_model::{ClockAnchor, LocationId, RegionId, Sink as _, Summary};
+    use rtrace_model::{Call, ClockAnchor, LocationId, RegionId, Sink as _, Summary};
 
     use super::*;
     use crate::testing::{nested, script, writer};

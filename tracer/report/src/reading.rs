@@ -5,57 +5,12 @@ mod tests;
 
 use std::sync::mpsc::sync_channel;
 
-use rtrace_exporters::{CallValues, Folded, TraceSet};
-use rtrace_model::{Batch, Call, FoldedPath, Timestamp};
+use rtrace_exporters::{Folded, TraceSet};
+use rtrace_model::{Batch, Measured, Timestamp, Totals};
+use rtrace_profile::{CallReader, ClockSpan};
 
-use super::part::ClockSpan;
-use super::untimed::UntimedTally;
-use super::walk::{Visitor, Walk};
+use super::untimed::Shares;
 use super::{CHUNK, Error};
-
-/// A [`Walk`], whatever its visitor is.
-pub(super) trait CallReader: Send {
-    fn within(&mut self, span: ClockSpan);
-    fn paths(&mut self, paths: &[FoldedPath]);
-    fn readings(&mut self, batch: &Batch);
-    fn wants_values(&self) -> bool;
-    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]);
-    fn chunk(&mut self, calls: &mut [Call]);
-    fn finish(&mut self);
-}
-
-impl<V: Visitor + Send> CallReader for Walk<V>
-where
-    V::Mark: Send,
-{
-    fn within(&mut self, span: ClockSpan) {
-        self.span = span;
-    }
-
-    fn paths(&mut self, paths: &[FoldedPath]) {
-        Walk::paths(self, paths);
-    }
-
-    fn readings(&mut self, batch: &Batch) {
-        self.visitor.readings(batch);
-    }
-
-    fn wants_values(&self) -> bool {
-        self.visitor.wants_values()
-    }
-
-    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
-        self.visitor.values(calls, values);
-    }
-
-    fn chunk(&mut self, calls: &mut [Call]) {
-        Walk::chunk(self, calls);
-    }
-
-    fn finish(&mut self) {
-        Walk::finish(self);
-    }
-}
 
 /// Batches of calls that are decoded before they are needed.
 const AHEAD: usize = 1;
@@ -69,31 +24,35 @@ pub(super) enum Need {
     Calls,
     /// Each call that ended in a part of the time.
     Within(ClockSpan),
+    /// The same with arguments and results.
+    Values(ClockSpan),
 }
 
-/// Lets each reader visit all calls, and counts by function those that were not timed.
+/// Lets each reader visit all calls, and sums them up by function and thread.
 ///
 /// # Errors
 /// The calls cannot be read.
-pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn CallReader]) -> Result<UntimedTally, Error> {
-    let mut untimed = UntimedTally::default();
-    let wants_values = readers.iter().any(|reader| reader.wants_values());
-    let folded = trace.folded(need == Need::Paths && !wants_values);
-    let span = if let Need::Within(span) = need { span } else { ClockSpan::ALL };
+pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn CallReader]) -> Result<Shares, Error> {
+    let mut shares = Shares::default();
+    let mut share = |region, location, totals| shares.entry((region, location)).or_default().add(totals);
+    let folded = trace.folded(need == Need::Paths);
+    let span = if let Need::Within(span) | Need::Values(span) = need { span } else { ClockSpan::ALL };
     readers.iter_mut().for_each(|reader| reader.within(span));
     readers.iter_mut().for_each(|reader| reader.paths(&folded.paths));
-    folded.paths.iter().for_each(|path| untimed.add_path(path));
-    let mut values = wants_values.then(|| trace.value_reader());
+    folded.paths.iter().for_each(|path| share(path.region, path.location, Totals::of_path(path)));
+    let mut values = matches!(need, Need::Values(_)).then(|| trace.value_reader());
     let mut calls = Vec::new();
     each_batch(trace, &folded, span, |batch| {
-        let batch = within(batch, span);
-        batch.iter().filter(|call| span.counts(call)).for_each(|call| untimed.add(call));
-        readers.iter_mut().for_each(|reader| reader.readings(&batch));
-        if let Some(values) = &mut values {
-            let values = values.of(&batch)?;
-            readers.iter_mut().for_each(|reader| reader.values(&batch, &values));
+        let mut values = values.as_mut().map_or_else(|| Ok(Vec::new()), |values| values.of(&batch))?.into_iter();
+        for (place, &call) in batch.iter().enumerate() {
+            let values = values.next().flatten();
+            if span.counts(&call) {
+                share(call.region, call.location, Totals::of(&call));
+            } else if !span.may_enclose(&call) {
+                continue;
+            }
+            calls.push(Measured { call, readings: batch.readings(place).into(), values });
         }
-        calls.append(&mut batch.into_calls());
         if calls.len() >= CHUNK {
             visit(readers, &mut calls);
             calls.clear();
@@ -102,7 +61,7 @@ pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn CallRea
     })?;
     visit(readers, &mut calls);
     readers.iter_mut().for_each(|reader| reader.finish());
-    Ok(untimed)
+    Ok(shares)
 }
 
 /// Takes the batches of the calls that are not folded, the last one first, while the next one is decoded: that takes
@@ -127,21 +86,14 @@ fn each_batch(
     })
 }
 
-/// Of a batch the calls that count, and those that may have made them.
-fn within(batch: Batch, span: ClockSpan) -> Batch {
-    if span == ClockSpan::ALL {
-        return batch;
-    }
-    batch.selected((0..batch.len()).filter(|&place| span.counts(&batch[place]) || span.may_enclose(&batch[place])))
-}
-
 /// Lets each reader visit a chunk, several of them at a time.
-fn visit(readers: &mut [&mut dyn CallReader], calls: &mut [Call]) {
+fn visit(readers: &mut [&mut dyn CallReader], calls: &mut [Measured]) {
+    calls.sort_by_key(|of| (of.call.location, of.call.id));
     let Some((first, others)) = readers.split_first_mut() else { return };
+    let calls = &*calls;
     std::thread::scope(|scope| {
         for reader in others {
-            let mut calls = calls.to_vec();
-            scope.spawn(move || reader.chunk(&mut calls));
+            scope.spawn(move || reader.chunk(calls));
         }
         first.chunk(calls);
     });

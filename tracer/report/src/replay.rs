@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use rtrace_exporters::{CallValues, Error, TraceSet, Value};
+use rtrace_exporters::{Error, TraceSet};
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, Event, EventKind, PathProfile, RegionId, Sink, SinkError, Summary,
-    Timestamp, ValueBatch, Values,
+    Call, CallValues, ClockAnchor, Definition, Ending, Event, EventKind, PathProfile, RegionId, Sink, SinkError,
+    Summary, Timestamp, Value, ValueBatch, Values,
 };
 
 /// Steps that a range is told in, and the least length of one in nanoseconds.

@@ -1,6 +1,7 @@
 //! The figures of one row: of a function, library, thread or process.
 
-use rtrace_model::{Call, Ending, Estimate, FoldedPath, Known, Latency, Missed};
+use rtrace_model::{Estimate, Known, Missed};
+use rtrace_profile::Sums;
 
 use super::table::{Column, Datum, SUM, Shown};
 use super::time::{OfRow, Time, Tracing};
@@ -8,11 +9,7 @@ use super::{Min, Sort};
 
 #[derive(Default)]
 pub(super) struct Stats {
-    calls: u64,
-    /// Calls by [`Ending`].
-    endings: [u64; 4],
-    inclusive: u64,
-    exclusive: u64,
+    pub(super) sums: Sums,
     /// What tracing took of these, where it is known.
     pub(super) tracing: Option<OfRow>,
     /// Calls known to be missing.
@@ -20,73 +17,18 @@ pub(super) struct Stats {
     /// Calls without a record that were counted, and those that were not seen.
     counted: u64,
     missed: Option<Missed>,
-    /// Number and sum of the durations in `latency`.
-    timed: u64,
-    sum: u64,
-    min: Option<u64>,
-    max: Option<u64>,
-    latency: Latency,
 }
 
 impl Stats {
-    /// Adds a call; `outermost` unless it is nested in one of the same row.
-    pub(super) fn add(&mut self, call: &Call, outermost: bool) {
-        self.calls += 1;
-        self.endings[call.ending as usize] += 1;
-        let (Some(duration), Some(exclusive)) = (call.duration, call.exclusive()) else { return };
-        if outermost {
-            self.inclusive = self.inclusive.saturating_add(duration);
-        }
-        self.exclusive = self.exclusive.saturating_add(exclusive);
-        if call.ending == Ending::Open {
-            return;
-        }
-        self.timed += 1;
-        self.sum = self.sum.saturating_add(duration);
-        self.min = self.min.into_iter().chain([duration]).min();
-        self.max = self.max.max(Some(duration));
-        self.latency.record(duration);
-    }
-
-    /// Adds all calls of a call path; `outermost` unless they are nested in calls of the same row.
-    pub(super) fn add_path(&mut self, path: &FoldedPath, outermost: bool) {
-        self.calls += path.calls;
-        let endings = [path.timed.saturating_sub(path.unwound), path.unwound, path.open, path.unseen];
-        self.endings.iter_mut().zip(endings).for_each(|(sum, calls)| *sum += calls);
-        if outermost {
-            self.inclusive = self.inclusive.saturating_add(path.inclusive);
-        }
-        self.exclusive = self.exclusive.saturating_add(path.exclusive);
-        if path.timed == 0 {
-            return;
-        }
-        self.timed += path.timed;
-        self.sum = self.sum.saturating_add(path.inclusive.saturating_sub(path.open_time));
-        self.min = self.min.into_iter().chain(path.min).min();
-        self.max = self.max.max(path.max);
-        match &path.detail {
-            Some(detail) => self.latency.record_counted(&detail.durations),
-            None => self.latency.record_folded(&path.histogram),
-        }
-    }
-
     /// Adds calls without a record.
     pub(super) fn add_estimate(&mut self, estimate: &Estimate) {
         self.counted += estimate.counted;
         *self.missed.get_or_insert_default() += estimate.missed();
     }
 
-    fn mean(&self) -> Option<u64> {
-        self.sum.checked_div(self.timed)
-    }
-
-    pub(super) fn percentile(&self, percent: f64) -> Option<u64> {
-        self.latency.percentile(percent).min(self.max)
-    }
-
     fn shown_percentile(&self, percent: f64) -> Datum {
-        match self.percentile(percent) {
-            Some(bound) if self.latency.is_folded() => Datum::AtMost(bound),
+        match self.sums.percentile(percent) {
+            Some(bound) if self.sums.latency.is_folded() => Datum::AtMost(bound),
             exact => exact.into(),
         }
     }
@@ -97,12 +39,12 @@ impl Stats {
             Sort::Calls => Some(self.all_calls()),
             Sort::Inclusive => self.corrected().map(|[inclusive, _]| inclusive),
             Sort::Exclusive => self.corrected().map(|[_, exclusive]| exclusive),
-            Sort::Mean => self.mean(),
-            Sort::P50 => self.percentile(50.0),
-            Sort::P90 => self.percentile(90.0),
-            Sort::P99 => self.percentile(99.0),
-            Sort::P999 => self.percentile(99.9),
-            Sort::Max => self.max,
+            Sort::Mean => self.sums.mean(),
+            Sort::P50 => self.sums.percentile(50.0),
+            Sort::P90 => self.sums.percentile(90.0),
+            Sort::P99 => self.sums.percentile(99.0),
+            Sort::P999 => self.sums.percentile(99.9),
+            Sort::Max => self.sums.max,
             Sort::Lost => Some(self.lost),
             Sort::Name => None,
         }
@@ -110,58 +52,40 @@ impl Stats {
 
     /// Adds the calls of another row.
     pub(super) fn merge(&mut self, other: &Stats) {
-        self.calls += other.calls;
-        for (mine, theirs) in self.endings.iter_mut().zip(other.endings) {
-            *mine += theirs;
-        }
-        self.inclusive = self.inclusive.saturating_add(other.inclusive);
-        self.exclusive = self.exclusive.saturating_add(other.exclusive);
+        self.sums.merge(&other.sums);
         self.tracing = Tracing::merged(self.tracing, other.tracing);
         self.lost += other.lost;
         self.counted += other.counted;
         if let Some(missed) = other.missed {
             *self.missed.get_or_insert_default() += missed;
         }
-        self.timed += other.timed;
-        self.sum = self.sum.saturating_add(other.sum);
-        self.min = self.min.into_iter().chain(other.min).min();
-        self.max = self.max.max(other.max);
-        self.latency.merge(&other.latency);
     }
 
     /// With those that have no record.
     fn all_calls(&self) -> u64 {
-        self.calls + self.counted + self.missed.map_or(0, |missed| missed.estimated)
-    }
-
-    pub(super) fn calls(&self) -> u64 {
-        self.calls
-    }
-
-    pub(super) fn latency(&self) -> &Latency {
-        &self.latency
+        self.sums.calls + self.counted + self.missed.map_or(0, |missed| missed.estimated)
     }
 
     /// Time of the timed and open calls; absent where there are calls, and none of them was timed.
     pub(super) fn inclusive(&self) -> Option<u64> {
-        self.has_time().then_some(self.inclusive)
+        self.has_time().then_some(self.sums.inclusive)
     }
 
     /// The same without traced callees.
     pub(super) fn exclusive(&self) -> Option<u64> {
-        self.has_time().then_some(self.exclusive)
+        self.has_time().then_some(self.sums.exclusive)
     }
 
     /// Inclusive and exclusive time, and what tracing took of them, where it is known.
     pub(super) fn times(&self) -> Option<[Time; 2]> {
         let [of_inclusive, of_exclusive] = self.tracing.filter(|_| self.has_time())?;
-        Some([Time::new(self.inclusive, of_inclusive), Time::new(self.exclusive, of_exclusive)])
+        Some([Time::new(self.sums.inclusive, of_inclusive), Time::new(self.sums.exclusive, of_exclusive)])
     }
 
     /// Inclusive and exclusive time without tracing as far as it is known what that took: what rows are put in order by,
     /// and what their shares are of.
     pub(super) fn corrected(&self) -> Option<[u64; 2]> {
-        let recorded = || self.has_time().then_some([self.inclusive, self.exclusive]);
+        let recorded = || self.has_time().then_some([self.sums.inclusive, self.sums.exclusive]);
         self.times().map(|times| times.map(Time::corrected)).or_else(recorded)
     }
 
@@ -175,17 +99,7 @@ impl Stats {
     }
 
     fn has_time(&self) -> bool {
-        self.calls > self.untimed() || self.lost + self.all_calls() == 0
-    }
-
-    /// Whether a call has a known duration.
-    pub(super) fn is_timed(&self) -> bool {
-        self.timed > 0
-    }
-
-    /// Calls on record that were not timed.
-    pub(super) fn untimed(&self) -> u64 {
-        self.endings[Ending::Unseen as usize]
+        self.sums.calls > self.sums.untimed() || self.lost + self.all_calls() == 0
     }
 
     /// The values of [`FIGURES`]; `total` is the time of all rows without tracing.
@@ -200,20 +114,20 @@ impl Stats {
             Some((Known::AtLeast(calls), _)) => [Datum::Count(calls), Datum::Absent],
             Some((Known::About(calls), margin)) => [Datum::Count(calls), Datum::Count(margin)],
         };
-        let [returned, unwound, open, unseen] = self.endings.map(Datum::Count);
+        let [returned, unwound, open, unseen] = self.sums.endings.map(Datum::Count);
         vec![
-            Datum::Count(self.calls),
-            Datum::Count(self.timed),
+            Datum::Count(self.sums.calls),
+            Datum::Count(self.sums.timed()),
             of_inclusive,
             self.inclusive().into(),
             self.exclusive().into(),
-            self.min.into(),
-            self.mean().into(),
+            self.sums.min.into(),
+            self.sums.mean().into(),
             self.shown_percentile(50.0),
             self.shown_percentile(90.0),
             self.shown_percentile(99.0),
             self.shown_percentile(99.9),
-            self.max.into(),
+            self.sums.max.into(),
             Datum::Count(self.lost),
             Datum::Count(self.counted),
             estimated,

@@ -12,13 +12,13 @@ use std::path::Path;
 
 use rtrace_exporters::{Cost, Costs, TraceSet, Traced};
 use rtrace_model::{
-    Call, CallCost, ExitPolicy, FoldedPath, LocationId, Region, RegionId, counted, escape, format_ns, grouped,
+    CallCost, ExitPolicy, FoldedPath, LocationId, Region, RegionId, counted, escape, format_ns, grouped,
 };
+use rtrace_profile::{Caller, Visited, Visitor};
 
 use super::info::size_of;
 use super::part::duration;
 use super::reading::Need;
-use super::walk::{Caller, Visitor};
 use super::{Error, walk};
 
 /// Calls that a function must have: fewer cost nothing, whatever else is true of them.
@@ -194,28 +194,27 @@ impl CostVisitor<'_> {
 impl Visitor for CostVisitor<'_> {
     type Mark = ();
 
-    fn visit(&mut self, call: &Call, _: Caller<'_, ()>) {
-        let duration = call.duration.filter(|_| call.is_timed());
-        let short = |limit| u64::from(duration.is_some_and(|duration| duration <= limit));
-        self.add((call.region, call.location), 1, u64::from(duration.is_some()), short);
-    }
-
-    fn enclose(&mut self, _: &Call, _: Caller<'_, ()>) {}
-
-    fn visit_path(&mut self, path: &FoldedPath, _: Caller<'_, ()>) {
+    fn visit(&mut self, calls: Visited<'_>, _: Caller<'_, ()>) {
+        let of = (calls.region(), calls.location());
         let short = |limit| {
-            let sum = |counts: &mut dyn Iterator<Item = (u64, u64)>| {
-                counts
+            let sum = |durations: &mut dyn Iterator<Item = (u64, u64)>| {
+                durations
                     .filter(|(duration, _)| *duration <= limit)
                     .fold(0, |sum, (_, calls)| u64::saturating_add(sum, calls))
             };
-            match &path.detail {
-                Some(detail) => sum(&mut detail.durations.iter().copied()),
+            match calls {
+                Visited::One(measured) | Visited::Around(measured) => {
+                    sum(&mut measured.call.duration.into_iter().map(|duration| (duration, 1)))
+                }
+                Visited::Path(FoldedPath { detail: Some(detail), .. }) => sum(&mut detail.durations.iter().copied()),
                 // Durations are known by powers of two: their middle decides.
-                None => sum(&mut (0..).zip(&path.histogram).map(|(bucket, &calls)| ((1_u64 << bucket) * 3 / 4, calls))),
+                Visited::Path(path) => {
+                    sum(&mut (0..).zip(&path.histogram).map(|(bucket, &calls)| ((1_u64 << bucket) * 3 / 4, calls)))
+                }
             }
         };
-        self.add((path.region, path.location), path.calls, path.timed, short);
+        let timed = if let Visited::Path(path) = calls { path.timed } else { calls.totals().timed() };
+        self.add(of, calls.totals().calls, timed, short);
     }
 }
 

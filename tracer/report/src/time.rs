@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use rtrace_model::{MOSTLY_TRACING, counted, is_mostly_tracing};
+use rtrace_profile::Visitor;
 
 use super::Sort;
 use super::key::RowId;
@@ -31,9 +32,9 @@ pub(super) struct Tracing {
 /// What tracing took of the inclusive and the exclusive time of a row.
 pub(super) type OfRow = [Tracing; 2];
 
-/// Rows of sums of times.
-pub(super) trait TimeRows {
-    /// Takes what tracing took of the rows of which that is known, by their marks.
+/// Rows of calls, which say to which of them calls belong, and sum up how many there are and how long they took.
+pub(super) trait TimeRows: Visitor<Mark = RowId> {
+    /// Takes what tracing took of the times of the rows of which that is known.
     fn take_off(&mut self, tracing: HashMap<RowId, OfRow>);
 }
 

@@ -9,11 +9,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use rtrace_exporters::{Led, TraceSet, Untraced, UntracedId};
-use rtrace_model::{Call, CallSiteId, ContextId, FoldedPath, Library, RegionId, Totals};
+use rtrace_model::{Library, RegionId, Totals};
+use rtrace_profile::{Caller, Visited, Visitor};
 
 use super::table::{Column, Datum, SUM, Shown, Table};
 use super::time::{self, OfRow, Time, TimeRows};
-use super::walk::{Caller, Visitor};
 use super::{Error, Sort};
 
 /// Paths that are told apart; they take about 150 MB.
@@ -66,45 +66,8 @@ impl TimeRows for Tree<'_> {
 impl Visitor for Tree<'_> {
     type Mark = TreeNodeId;
 
-    fn visit(&mut self, call: &Call, caller: Caller<'_, TreeNodeId>) -> TreeNodeId {
-        let Call { region, call_site: site, context, .. } = *call;
-        self.add(region, (site, context), caller, Totals::of(call))
-    }
-
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, TreeNodeId>) -> TreeNodeId {
-        let Call { region, call_site: site, context, .. } = *call;
-        self.add(region, (site, context), caller, Totals::default())
-    }
-
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, TreeNodeId>) -> TreeNodeId {
-        self.add(path.region, (path.call_site(), path.context()), caller, Totals::of_path(path))
-    }
-}
-
-impl<'a> Tree<'a> {
-    pub(super) fn of(trace: &'a TraceSet) -> Tree<'a> {
-        Tree::with_most_paths(trace, MOST_PATHS)
-    }
-
-    fn with_most_paths(trace: &'a TraceSet, most_paths: usize) -> Tree<'a> {
-        let untraced = Untraced::default();
-        Tree {
-            trace,
-            untraced,
-            nodes: vec![TreeNode::new(TreeLabel::Root)],
-            ids: HashMap::new(),
-            most_paths,
-            is_corrected: false,
-        }
-    }
-
-    fn add(
-        &mut self,
-        region: RegionId,
-        (site, context): (Option<CallSiteId>, Option<ContextId>),
-        caller: Caller<'_, TreeNodeId>,
-        sums: Totals,
-    ) -> TreeNodeId {
+    fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, TreeNodeId>) -> TreeNodeId {
+        let (site, context, sums) = (calls.call_site(), calls.context(), calls.totals());
         let outermost = caller.timed().next().is_none();
         let is_root = matches!(caller, Caller::None);
         let mut parent = match caller {
@@ -124,7 +87,7 @@ impl<'a> Tree<'a> {
                 parent = id;
             }
         }
-        let id = self.path(parent, TreeLabel::Region(region));
+        let id = self.path(parent, TreeLabel::Region(calls.region()));
         if id != parent {
             self.add_inclusive(id, sums.inclusive);
         }
@@ -134,6 +97,24 @@ impl<'a> Tree<'a> {
         // Its inclusive time is added where that is not counted twice.
         self.nodes[id as usize].totals.add(Totals { inclusive: 0, ..sums });
         id
+    }
+}
+
+impl<'a> Tree<'a> {
+    pub(super) fn of(trace: &'a TraceSet) -> Tree<'a> {
+        Tree::with_most_paths(trace, MOST_PATHS)
+    }
+
+    fn with_most_paths(trace: &'a TraceSet, most_paths: usize) -> Tree<'a> {
+        let untraced = Untraced::default();
+        Tree {
+            trace,
+            untraced,
+            nodes: vec![TreeNode::new(TreeLabel::Root)],
+            ids: HashMap::new(),
+            most_paths,
+            is_corrected: false,
+        }
     }
 
     /// The node of what `parent` calls.
@@ -375,15 +356,15 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use proptest::prelude::*;
+    use rtrace_profile::{CallReader as _, Walk};
 
     use super::*;
-    use crate::testing::{definitions, nested, script, text};
-    use crate::walk::Walk;
+    use crate::testing::{definitions, in_order, nested, script, text};
 
     fn tree(calls: &[rtrace_model::Call], most_paths: usize) -> Tree<'static> {
         let trace = Box::leak(Box::new(definitions()));
         let mut walk = Walk::new(Tree::with_most_paths(trace, most_paths));
-        walk.chunk(&mut calls.to_vec());
+        walk.chunk(&in_order(calls));
         walk.finish();
         walk.visitor
     }

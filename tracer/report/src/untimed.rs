@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use foldhash::HashMap;
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, PathProfile, RegionId, Scope, Untimed, escape, grouped, names};
+use rtrace_model::{LocationId, RegionId, Scope, Totals, Untimed, escape, grouped, names};
 
 use super::Error;
 use super::people::Note;
@@ -17,68 +17,48 @@ const NAME: usize = 60;
 /// The part of a function's calls, from 0 to 1, above which it is worth a word that they were not timed.
 const WORTH_A_WORD: f64 = 0.01;
 
-/// Calls by function.
-#[derive(Default)]
-pub(super) struct UntimedTally(HashMap<RegionId, UntimedCalls>);
+/// By function and thread.
+pub(super) type Shares = HashMap<(RegionId, LocationId), Totals>;
 
-#[derive(Clone, Copy, Default)]
-struct UntimedCalls {
-    all: u64,
-    untimed: u64,
+/// The part of calls that was not timed.
+fn share(calls: Totals) -> f64 {
+    calls.untimed as f64 / calls.calls.max(1) as f64
 }
 
-impl UntimedCalls {
-    fn share(self) -> f64 {
-        self.untimed as f64 / self.all.max(1) as f64
+/// Names the functions of which a part worth a word was not timed.
+///
+/// # Errors
+/// The events of the trace cannot be read.
+pub(super) fn note(shares: &Shares, trace: &TraceSet, is_part: bool) -> Result<Option<Note>, Error> {
+    let mut of_functions: HashMap<RegionId, Totals> = HashMap::default();
+    for (&(region, _), &totals) in shares {
+        of_functions.entry(region).or_default().add(totals);
     }
-}
-
-impl UntimedTally {
-    pub(super) fn add(&mut self, call: &Call) {
-        self.add_calls(call.region, 1, u64::from(!call.is_timed()));
+    let mut worst: Vec<(RegionId, Totals)> = of_functions.into_iter().collect();
+    worst.retain(|&(_, calls)| share(calls) > WORTH_A_WORD);
+    if worst.is_empty() {
+        return Ok(None);
     }
-
-    pub(super) fn add_path(&mut self, path: &PathProfile) {
-        self.add_calls(path.region, path.calls, path.unseen);
+    worst.sort_by_key(|&(region, calls)| (Reverse(calls.untimed), region));
+    let named = worst.iter().take(NAMED).map(|&(region, calls)| {
+        let name = trace.function(region).unwrap_or("[unknown]".into());
+        format!("{} ({:.1} % of its calls)", names::short(&escape(&name), NAME), 100.0 * share(calls))
+    });
+    let counts = trace.metrics().iter().any(|metric| metric.scope == Scope::Call);
+    let missing = if counts { "neither their time nor what they counted is here" } else { "their time is not here" };
+    let mut note = format!("not timed, so {missing}: {}", named.collect::<Vec<_>>().join(", "));
+    if worst.len() > NAMED {
+        note.push_str(&format!(" and {} more", worst.len() - NAMED));
     }
-
-    fn add_calls(&mut self, region: RegionId, all: u64, untimed: u64) {
-        let calls = self.0.entry(region).or_default();
-        calls.all += all;
-        calls.untimed += untimed;
+    let is_meant = |untimed: &&Untimed| untimed.region.is_none_or(|of| worst.iter().any(|&(region, _)| region == of));
+    // They are those of the whole recording.
+    let reasons = if is_part { Vec::new() } else { Untimed::by_reason(trace.untimed()?.iter().filter(is_meant)) };
+    let reasons: Vec<String> =
+        reasons.iter().map(|&(reason, count)| format!("{}: {}", reason.name(), grouped(count))).collect();
+    if !reasons.is_empty() {
+        note.push_str(&format!("; {}", reasons.join(", ")));
     }
-
-    /// A line that names the functions with most calls that were not timed, and says why these were not;
-    /// nothing where no function is worth a word. The reasons are not known where only a part of the calls is meant.
-    pub(super) fn note(&self, trace: &TraceSet, is_part: bool) -> Result<Option<Note>, Error> {
-        let mut worst: Vec<(RegionId, UntimedCalls)> = self.0.iter().map(|(&region, &calls)| (region, calls)).collect();
-        worst.retain(|(_, calls)| calls.share() > WORTH_A_WORD);
-        if worst.is_empty() {
-            return Ok(None);
-        }
-        worst.sort_by_key(|&(region, calls)| (Reverse(calls.untimed), region));
-        let named = worst.iter().take(NAMED).map(|&(region, calls)| {
-            let name = trace.function(region).unwrap_or("[unknown]".into());
-            format!("{} ({:.1} % of its calls)", names::short(&escape(&name), NAME), 100.0 * calls.share())
-        });
-        let counts = trace.metrics().iter().any(|metric| metric.scope == Scope::Call);
-        let missing =
-            if counts { "neither their time nor what they counted is here" } else { "their time is not here" };
-        let mut note = format!("not timed, so {missing}: {}", named.collect::<Vec<_>>().join(", "));
-        if worst.len() > NAMED {
-            note.push_str(&format!(" and {} more", worst.len() - NAMED));
-        }
-        let is_meant =
-            |untimed: &&Untimed| untimed.region.is_none_or(|of| worst.iter().any(|&(region, _)| region == of));
-        // They are those of the whole recording.
-        let reasons = if is_part { Vec::new() } else { Untimed::by_reason(trace.untimed()?.iter().filter(is_meant)) };
-        let reasons: Vec<String> =
-            reasons.iter().map(|&(reason, count)| format!("{}: {}", reason.name(), grouped(count))).collect();
-        if !reasons.is_empty() {
-            note.push_str(&format!("; {}", reasons.join(", ")));
-        }
-        Ok(Some(Note::plain(note)))
-    }
+    Ok(Some(Note::plain(note)))
 }
 
 #[cfg(test)]
@@ -86,7 +66,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_model::{
-        Base, Definition, Event, EventKind, LocationId, Metric, MetricId, PathId, Sink, Span, Summary, Timestamp,
+        Base, Definition, Event, EventKind, Metric, MetricId, PathId, PathProfile, Sink, Span, Summary, Timestamp,
         UntimedReason,
     };
 
@@ -169,9 +149,8 @@ mod tests {
         writer.define(&Definition::Metric(flops)).unwrap();
         writer.finish(&Summary::default()).unwrap();
         let trace = TraceSet::open(folder.path()).unwrap();
-        let mut tally = UntimedTally::default();
-        script("thread 1\n a 10 ?").iter().for_each(|call| tally.add(call));
-        let note = tally.note(&trace, false).unwrap().unwrap().text;
+        let shares = Shares::from_iter([((RegionId(0), LocationId(1)), Totals::of(&script("thread 1\n a 10 ?")[0]))]);
+        let note = note(&shares, &trace, false).unwrap().unwrap().text;
         assert!(
             note.starts_with("not timed, so neither their time nor what they counted is here: a (100.0 %"),
             "{note}"
@@ -180,7 +159,6 @@ mod tests {
 
     #[test]
     fn folded_calls_count_like_others() {
-        let mut tally = UntimedTally::default();
         let path = PathProfile {
             path: PathId(1),
             region: RegionId(0),
@@ -190,8 +168,8 @@ mod tests {
             unseen: 3,
             ..PathProfile::default()
         };
-        tally.add_path(&path);
-        let note = tally.note(&crate::testing::definitions(), false).unwrap();
+        let shares = Shares::from_iter([((RegionId(0), LocationId(1)), Totals::of_path(&path))]);
+        let note = note(&shares, &crate::testing::definitions(), false).unwrap();
         assert_eq!(
             note.map(|note| note.text).as_deref(),
             Some("not timed, so their time is not here: a (75.0 % of its calls)")

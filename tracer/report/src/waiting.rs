@@ -10,7 +10,8 @@
 use std::collections::{HashMap, HashSet};
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Batch, Call, FoldedPath, Location, LocationId, Region, RegionId, Scope, Wait, counted, known};
+use rtrace_model::{Location, LocationId, Region, RegionId, Scope, Wait, counted, known};
+use rtrace_profile::{Caller, Visited, Visitor};
 
 use super::By;
 use super::grouping::Grouping;
@@ -18,7 +19,6 @@ use super::key::RowId;
 use super::people::Note;
 use super::people::paint::Tone;
 use super::table::{Column, Datum, SUM, Shown, Table};
-use super::walk::{Caller, Visitor};
 
 /// The counter of time on a CPU.
 const ON_CPU: &str = "task-clock";
@@ -36,8 +36,6 @@ pub(super) struct WaitingSums {
     lives: HashMap<LocationId, u64>,
     /// The place of the counter of time on a CPU among those of calls.
     on_cpu: Option<usize>,
-    /// Time on a CPU, without callees, of calls that are not visited yet.
-    counted: HashMap<(LocationId, u64), u64>,
     sums: HashMap<(RegionId, LocationId), ExclusiveTime>,
 }
 
@@ -72,35 +70,13 @@ impl Visitor for WaitingSums {
     /// What the call, or one around it, waits for.
     type Mark = Option<Wait>;
 
-    fn readings(&mut self, batch: &Batch) {
-        let Some(place) = self.on_cpu.filter(|&place| place < batch.metrics()) else { return };
-        let timed = batch.iter().enumerate().filter(|(_, call)| call.is_timed());
-        let reading = |(index, call): (usize, &Call)| {
-            let reading = batch.readings(index).get(place)?;
-            Some(((call.location, call.id), reading.exclusive()))
-        };
-        self.counted.extend(timed.filter_map(reading));
-    }
-
-    fn visit(&mut self, call: &Call, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
-        let on_cpu = self.counted.remove(&(call.location, call.id));
-        let wait = self.wait(call.region, caller);
-        if let Some(exclusive) = call.exclusive() {
-            self.add(call.region, call.location, wait, exclusive, on_cpu);
-        }
-        wait
-    }
-
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
-        self.counted.remove(&(call.location, call.id));
-        self.wait(call.region, caller)
-    }
-
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
-        let wait = self.wait(path.region, caller);
-        if path.has_time() {
-            let on_cpu = self.on_cpu.and_then(|place| path.counts.get(place)).map(|count| count.exclusive);
-            self.add(path.region, path.location, wait, path.exclusive, on_cpu);
+    fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
+        let region = calls.region();
+        let around = caller.enclosing().last().and_then(|open| open.mark);
+        let wait = around.or_else(|| self.waits.get(&region).copied());
+        if calls.count() && calls.have_time() {
+            let on_cpu = self.on_cpu.and_then(|place| calls.counts().get(place).map(|count| count.exclusive));
+            self.add((region, calls.location()), wait, calls.totals().exclusive, on_cpu);
         }
         wait
     }
@@ -120,7 +96,6 @@ impl WaitingSums {
             models: trace.regions().iter().filter(is_of_model).map(|region| region.id).collect(),
             lives: trace.locations().iter().map(|location| (location.id, life(trace, location))).collect(),
             on_cpu: of_calls.into_iter().position(|metric| metric.name == ON_CPU),
-            counted: HashMap::new(),
             sums: HashMap::new(),
         }
     }
@@ -130,20 +105,15 @@ impl WaitingSums {
         matches!(by, By::Function | By::Library | By::Thread | By::Process | By::Rank)
     }
 
-    fn wait(&self, region: RegionId, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
-        let around = caller.enclosing().last().and_then(|open| open.mark);
-        around.or_else(|| self.waits.get(&region).copied())
-    }
-
-    fn add(&mut self, region: RegionId, location: LocationId, wait: Option<Wait>, exclusive: u64, on_cpu: Option<u64>) {
+    fn add(&mut self, of: (RegionId, LocationId), wait: Option<Wait>, exclusive: u64, on_cpu: Option<u64>) {
         let waiting = match (wait, on_cpu) {
             (Some(_), _) => exclusive,
             (None, on_cpu) => on_cpu.map_or(0, |on_cpu| exclusive.saturating_sub(on_cpu)),
         };
         let joining = if wait == Some(Wait::Join) { exclusive } else { 0 };
         let working = exclusive - waiting;
-        let computing = if self.models.contains(&region) { 0 } else { working };
-        self.sums.entry((region, location)).or_default().add(ExclusiveTime { working, waiting, joining, computing });
+        let computing = if self.models.contains(&of.0) { 0 } else { working };
+        self.sums.entry(of).or_default().add(ExclusiveTime { working, waiting, joining, computing });
     }
 
     /// The times of each row of these, of which the place in code or the thread decides.
@@ -297,7 +267,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_model::{
-        Base, ClockAnchor, Definition, Location, Metric, MetricId, Reading, Sink, Span, Summary, Timestamp,
+        Base, Batch, Call, ClockAnchor, Definition, Location, Metric, MetricId, Reading, Sink, Span, Summary, Timestamp,
     };
 
     use super::*;

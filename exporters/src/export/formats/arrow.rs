@@ -11,13 +11,12 @@ use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, Schema};
-use rtrace_model::{Batch, Call, CallSite, LocationId, ValueType};
+use rtrace_model::{Batch, Call, CallSite, CallValues, LocationId, Value, ValueType};
 
 use super::super::format::{ExportFormat, Form};
 use super::super::remarks::remarks;
 use super::super::{Excerpt, ExportError};
 use crate::schema::{call_columns, column, measured, with_columns};
-use crate::{CallValues, Value};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "arrow",

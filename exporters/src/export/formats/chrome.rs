@@ -6,14 +6,13 @@
 
 use std::io::{self, Write};
 
-use rtrace_model::{Event, Reading, Sample, Timestamp};
+use rtrace_model::{Event, Measured, Reading, Sample, Timestamp};
 
 use super::super::format::{ExportFormat, Form};
 use super::super::json::{self, Commas};
 use super::super::nesting::Visitor;
 use super::super::remarks::remarks;
 use super::super::samples::{self, Series, SeriesOwner};
-use super::super::spool::Measured;
 use super::super::step::BELOW;
 use super::super::threads::ThreadLifetime;
 use super::super::values::{self, Json, ValuePart};

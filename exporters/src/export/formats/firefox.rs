@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rtrace_model::{LocationId, Timestamp};
+use rtrace_model::{LocationId, Measured, Timestamp};
 use serde_json::json;
 
 use super::super::format::{ExportFormat, Form};
@@ -20,7 +20,6 @@ use super::super::nesting::Visitor;
 use super::super::paths::{ExportPaths, Path};
 use super::super::remarks::remarks;
 use super::super::source::Nested;
-use super::super::spool::Measured;
 use super::super::step::PathStep;
 use super::super::{Excerpt, ExportError};
 

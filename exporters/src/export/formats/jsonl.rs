@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use rtrace_model::{Call, Event, Reading};
+use rtrace_model::{Call, CallValues, Event, Reading};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,7 +13,6 @@ use super::super::json;
 use super::super::remarks::remarks;
 use super::super::values::{self, Json, Object, ValuePart};
 use super::super::{Excerpt, ExportError};
-use crate::CallValues;
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "jsonl",

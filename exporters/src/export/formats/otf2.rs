@@ -18,14 +18,12 @@ mod samples;
 
 use std::path::Path;
 
-use rtrace_model::{Ending, Metric, Timestamp};
+use rtrace_model::{CallValues, Ending, Measured, Metric, Timestamp, Value};
 
 use super::super::format::{ExportFormat, Form};
 use super::super::nesting::Visitor;
-use super::super::spool::Measured;
 use super::super::values::plain;
 use super::super::{Excerpt, ExportError};
-use crate::{CallValues, Value};
 use definitions::{ENDING, ending_string};
 use encoding::{Chunks, ENTER, LEAVE, METRIC, OtfRecord, PARAMETER_INT, PARAMETER_STRING};
 use gathered::{Gathered, METRICS};

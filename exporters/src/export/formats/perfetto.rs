@@ -7,19 +7,17 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 
-use rtrace_model::{Ending, Event, RegionId, Timestamp};
+use rtrace_model::{CallValues, Ending, Event, Measured, RegionId, Timestamp, Value};
 
 use super::super::format::{ExportFormat, Form};
 use super::super::nesting::Visitor;
 use super::super::protobuf::Message;
 use super::super::remarks::remarks;
 use super::super::samples::{self, SeriesOwner};
-use super::super::spool::Measured;
 use super::super::step::BELOW;
 use super::super::threads::ThreadLifetime;
 use super::super::values::ValuePart;
 use super::super::{Excerpt, ExportError};
-use crate::CallValues;
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "perfetto",
@@ -312,10 +310,10 @@ fn annotate_values(event: &mut Message, values: &CallValues, part: ValuePart) {
     for (column, value) in values.iter().filter(|(column, _)| ValuePart::of(column) == part) {
         let Some(value) = value else { continue };
         let value = match value {
-            crate::Value::Integer(value) if column.is_address() => Annotation::Pointer(value.cast_unsigned()),
-            crate::Value::Integer(value) => Annotation::Signed(*value),
-            crate::Value::Float(value) => Annotation::Double(*value),
-            crate::Value::Text(text) => Annotation::Text(text),
+            Value::Integer(value) if column.is_address() => Annotation::Pointer(value.cast_unsigned()),
+            Value::Integer(value) => Annotation::Signed(*value),
+            Value::Float(value) => Annotation::Double(*value),
+            Value::Text(text) => Annotation::Text(text),
         };
         match part {
             ValuePart::Result => annotate(event, &column.name, value),

@@ -4,12 +4,11 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use rtrace_model::{RegionId, Timestamp};
+use rtrace_model::{Measured, RegionId, Timestamp};
 
 use super::super::format::{ExportFormat, Form};
 use super::super::json::{self, Commas};
 use super::super::nesting::Visitor;
-use super::super::spool::Measured;
 use super::super::{Excerpt, ExportError};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rtrace_model::ValueColumn;
+use rtrace_model::{CallValues, Value, ValueColumn};
 
 use super::super::varint;
-use crate::{CallValues, Value};
 
 const NULL: u8 = 0;
 const INTEGER: u8 = 1;

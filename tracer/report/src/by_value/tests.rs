@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use rtrace_exporters::TraceWriter;
-use rtrace_model::{Definition, PathProfile, Sink, Summary, ValueBatch, ValueColumn, ValueType, Values};
+use rtrace_model::{
+    Call, Definition, LocationId, PathProfile, Sink, Summary, ValueBatch, ValueColumn, ValueType, Values,
+};
 
 use super::*;
 use crate::testing::{path, script, writer};

@@ -6,8 +6,8 @@ use serde_json::{Value as Json, json};
 use super::names::PageNames;
 use super::tables;
 use crate::about::About;
-use crate::corrected::Corrected;
 use crate::diff::per_second;
+use crate::measures::Measures;
 use crate::part::Part;
 use crate::reading::Need;
 use crate::tree::Tree;
@@ -24,10 +24,10 @@ impl Before<'_> {
     pub(super) fn read(trace: &TraceSet, part: Option<Part>) -> Result<Before<'_>, Error> {
         let span = part.map(|part| part.of(trace)).transpose()?;
         let need = span.map_or(Need::Paths, Need::Within);
-        let tree = Corrected::around(Tree::of(trace), trace).later_than(span.and_then(|span| span.from));
+        let tree = Measures::new(Tree::of(trace), trace, span.and_then(|span| span.from)).uncounted();
         let (walk, _) = walk(trace, need, tree)?;
         let about = About::new(trace).of_part(part);
-        Ok(Before { about, tree: walk.visitor.inside, trace })
+        Ok(Before { about, tree: walk.visitor.rows, trace })
     }
 
     /// Its call paths, at most so many, with functions and libraries of their own; the lengths of both recordings where

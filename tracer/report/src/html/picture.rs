@@ -1,10 +1,8 @@
 //! What a page shows of calls beside the tables that `rtrace report` has: when, how long, and on which thread.
 
-use foldhash::HashMap;
 use rtrace_exporters::Overview;
-use rtrace_model::{Call, FoldedPath, LocationId, RegionId, Timestamp};
-
-use crate::walk::{Caller, Visitor};
+use rtrace_model::{Call, Timestamp};
+use rtrace_profile::{Caller, Visited, Visitor};
 
 /// Gathers it from the calls of a trace whose recorder has not.
 pub(super) struct Picture {
@@ -12,10 +10,6 @@ pub(super) struct Picture {
     /// All calls; absent where they are too many to be on a page.
     all: Option<Vec<Call>>,
 }
-
-/// Calls, timed calls and exclusive time by function and thread.
-#[derive(Default)]
-pub(super) struct Shares(pub(super) HashMap<(RegionId, LocationId), [u64; 3]>);
 
 impl Picture {
     /// From that time on.
@@ -56,34 +50,9 @@ impl Picture {
 impl Visitor for Picture {
     type Mark = ();
 
-    fn visit(&mut self, call: &Call, caller: Caller<'_, ()>) {
-        self.add(call, caller.timed().next().is_none());
-    }
-
-    fn enclose(&mut self, _: &Call, _: Caller<'_, ()>) {}
-
-    fn visit_path(&mut self, _: &FoldedPath, _: Caller<'_, ()>) {}
-}
-
-impl Shares {
-    fn add(&mut self, region: RegionId, location: LocationId, sums: [u64; 3]) {
-        let share = self.0.entry((region, location)).or_default();
-        share.iter_mut().zip(sums).for_each(|(sum, of)| *sum = sum.saturating_add(of));
-    }
-}
-
-impl Visitor for Shares {
-    type Mark = ();
-
-    fn visit(&mut self, call: &Call, _: Caller<'_, ()>) {
-        let timed = u64::from(call.is_timed());
-        self.add(call.region, call.location, [1, timed, call.exclusive().unwrap_or(0)]);
-    }
-
-    fn enclose(&mut self, _: &Call, _: Caller<'_, ()>) {}
-
-    fn visit_path(&mut self, path: &FoldedPath, _: Caller<'_, ()>) {
-        let timed = path.calls.saturating_sub(path.unseen);
-        self.add(path.region, path.location, [path.calls, timed, path.exclusive]);
+    fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, ()>) {
+        if let Visited::One(measured) = calls {
+            self.add(&measured.call, caller.timed().next().is_none());
+        }
     }
 }

@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::{SiteRow, TraceSet};
-use rtrace_model::{Call, CallSiteId, FoldedPath, LocationId, PathId, PathProfile, RegionId};
+use rtrace_model::{CallSiteId, LocationId, PathId, RegionId, Totals};
+use rtrace_profile::{Caller, Visited, Visitor};
 use serde_json::Value as Json;
 
-use super::edges::{EdgeSums, Edges};
+use super::edges::{Edges, Within};
 use super::names::PageNames;
 use crate::chains::ChainDepth;
 use crate::key::RowId;
-use crate::walk::{Caller, Visitor};
 
 /// Calls of a function by the place that called it.
 pub(super) struct SiteTable<'a> {
@@ -32,13 +32,6 @@ pub(super) enum Mark {
     Row(RowId),
     /// Of the calls of a path, by its place.
     Path(usize),
-}
-
-/// Whether the time of calls is part of that of calls of the same row around them.
-enum Within {
-    No,
-    Yes,
-    Some,
 }
 
 impl<'a> SiteTable<'a> {
@@ -70,14 +63,10 @@ impl<'a> SiteTable<'a> {
         within
     }
 
-    fn add(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Mark>, sums: EdgeSums) -> RowId {
+    fn add(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Mark>, sums: Totals) -> RowId {
         let key = self.edges.key(region, site, &Caller::None);
-        let sums = match self.within(key, caller) {
-            Within::No => sums,
-            Within::Yes => EdgeSums { inclusive: Some(0), ..sums },
-            Within::Some => EdgeSums { inclusive: None, ..sums },
-        };
-        self.edges.add(key, sums);
+        let within = self.within(key, caller);
+        self.edges.add(key, sums, within);
         key
     }
 }
@@ -85,28 +74,25 @@ impl<'a> SiteTable<'a> {
 impl Visitor for SiteTable<'_> {
     type Mark = Mark;
 
-    fn visit(&mut self, call: &Call, caller: Caller<'_, Mark>) -> Mark {
-        Mark::Row(self.add(call.region, call.call_site, &caller, EdgeSums::of_call(call)))
-    }
-
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, Mark>) -> Mark {
-        let _ = caller;
-        Mark::Row(self.edges.key(call.region, call.call_site, &Caller::None))
-    }
-
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Mark>) -> Mark {
-        let PathProfile { location, path: id, region, .. } = path.profile;
+    fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, Mark>) -> Mark {
+        let (region, site) = (calls.region(), calls.call_site());
+        let Visited::Path(path) = calls else {
+            return Mark::Row(match calls.count() {
+                true => self.add(region, site, &caller, calls.totals()),
+                false => self.edges.key(region, site, &Caller::None),
+            });
+        };
         let is_timed = path.has_time();
-        let mut rest = EdgeSums::of_path(path);
+        let mut rest = calls.totals();
         let mut keys = Vec::new();
-        for row in self.known.get(&(location, id)).cloned().unwrap_or_default() {
-            let timed = if is_timed { row.calls } else { 0 };
-            let sums = EdgeSums { calls: row.calls, timed, inclusive: Some(row.inclusive), exclusive: row.exclusive };
+        for row in self.known.get(&(path.location, path.path)).cloned().unwrap_or_default() {
+            let SiteRow { calls, inclusive, exclusive, .. } = row;
+            let sums = Totals { calls, untimed: if is_timed { 0 } else { calls }, inclusive, exclusive };
             rest = rest.without(sums);
             keys.push(self.add(region, Some(row.site), &caller, sums));
         }
         if rest.calls > 0 {
-            keys.push(self.add(region, path.call_site(), &caller, rest));
+            keys.push(self.add(region, site, &caller, rest));
         }
         self.paths.push(keys);
         Mark::Path(self.paths.len() - 1)

@@ -4,25 +4,22 @@ use std::collections::HashSet;
 
 use rtrace_exporters::{SiteRow, TraceSet};
 use rtrace_model::{Loss, RegionId};
+use rtrace_profile::{CallReader, ClockSpan, Walk};
 use serde_json::{Value as Json, json};
 
 use super::edges::Edges;
 use super::names::PageNames;
-use super::picture::Shares;
 use super::rows;
 use super::sites::SiteTable;
 use crate::chains::ChainDepth;
-use crate::corrected::Corrected;
-use crate::counting::Counting;
 use crate::grouping::Grouping;
 use crate::groups::Groups;
-use crate::part::ClockSpan;
-use crate::reading::CallReader;
+use crate::measures::Measures;
 use crate::stats::TIMELESS;
 use crate::table::{Datum, Table};
 use crate::tree::{SiblingOrder, Tree};
+use crate::untimed::Shares;
 use crate::waiting::{Balance, WaitingSums, Waits};
-use crate::walk::Walk;
 use crate::{By, Error, Sort};
 
 /// Functions with a histogram.
@@ -30,13 +27,12 @@ const HISTOGRAMS: usize = 2_000;
 
 /// What gathers the tables.
 pub(super) struct Walks<'a> {
-    functions: Walk<Counting<Corrected<'a, Groups<'a>>>>,
-    threads: Walk<Corrected<'a, Groups<'a>>>,
-    processes: Walk<Corrected<'a, Groups<'a>>>,
-    tree: Walk<Corrected<'a, Tree<'a>>>,
+    functions: Walk<Measures<'a, Groups<'a>>>,
+    threads: Walk<Measures<'a, Groups<'a>>>,
+    processes: Walk<Measures<'a, Groups<'a>>>,
+    tree: Walk<Measures<'a, Tree<'a>>>,
     callers: Walk<Edges<'a>>,
     sites: Walk<SiteTable<'a>>,
-    shares: Walk<Shares>,
     waiting: Walk<WaitingSums>,
 }
 
@@ -63,18 +59,17 @@ impl<'a> Walks<'a> {
         let groups = |by| {
             let grouping = Grouping::new(&by, trace).ok().flatten();
             let groups = grouping.map(Groups::new).expect("these rows are no tree, and need no values");
-            if span == ClockSpan::ALL { groups } else { groups.of_part() }
+            let groups = if span == ClockSpan::ALL { groups } else { groups.of_part() };
+            Measures::new(groups, trace, span.from)
         };
-        let corrected = |by| Corrected::around(groups(by), trace).later_than(span.from);
         let waiting = WaitingSums::new(trace, waits);
         Walks {
-            functions: Walk::new(Counting::around(corrected(By::Function), trace)),
-            threads: Walk::new(corrected(By::Thread)),
-            processes: Walk::new(corrected(By::Process)),
-            tree: Walk::new(Corrected::around(Tree::of(trace), trace).later_than(span.from)),
+            functions: Walk::new(groups(By::Function)),
+            threads: Walk::new(groups(By::Thread).uncounted()),
+            processes: Walk::new(groups(By::Process).uncounted()),
+            tree: Walk::new(Measures::new(Tree::of(trace), trace, span.from).uncounted()),
             callers: Walk::new(Edges::new(ChainDepth::Caller, trace)),
             sites: Walk::new(SiteTable::new(trace)),
-            shares: Walk::new(Shares::default()),
             waiting: Walk::new(if span == ClockSpan::ALL { waiting } else { waiting.of_part() }),
         }
     }
@@ -92,7 +87,6 @@ impl<'a> Walks<'a> {
             &mut self.processes,
             &mut self.tree,
             &mut self.callers,
-            &mut self.shares,
             &mut self.waiting,
         ];
         if with_sites {
@@ -111,10 +105,15 @@ impl<'a> Walks<'a> {
         &mut self.sites
     }
 
-    pub(super) fn into_tables(self, trace: &TraceSet, losses: &[Loss], span: ClockSpan) -> Result<Tables<'a>, Error> {
+    pub(super) fn into_tables(
+        self,
+        trace: &TraceSet,
+        losses: &[Loss],
+        span: ClockSpan,
+        shares: Shares,
+    ) -> Result<Tables<'a>, Error> {
         let timeless: &[&str] = if span == ClockSpan::ALL { &[] } else { &TIMELESS };
-        let mut counting = self.functions.visitor;
-        let groups = &mut counting.inside.inside;
+        let Measures { rows: mut groups, counting, .. } = self.functions.visitor;
         groups.add_estimates(trace.estimates());
         let histograms = groups.histograms(Sort::Exclusive, None, Some(HISTOGRAMS));
         let total = groups.total();
@@ -122,8 +121,8 @@ impl<'a> Walks<'a> {
         functions.forget(timeless);
         counting.add_to(&mut functions);
         let waiting = self.waiting.visitor;
-        waiting.add_to(&mut functions, counting.inside.inside.grouping());
-        let [mut threads, mut processes] = [self.threads, self.processes].map(|walk| walk.visitor.inside);
+        waiting.add_to(&mut functions, groups.grouping());
+        let [mut threads, mut processes] = [self.threads, self.processes].map(|walk| walk.visitor.rows);
         for groups in [&mut threads, &mut processes] {
             groups.add_estimates(trace.estimates());
         }
@@ -142,10 +141,10 @@ impl<'a> Walks<'a> {
             histograms,
             threads,
             processes,
-            tree: self.tree.visitor.inside,
+            tree: self.tree.visitor.rows,
             callers: self.callers.visitor,
             sites: self.sites.visitor,
-            shares: self.shares.visitor,
+            shares,
             total,
             balance,
             remarks,

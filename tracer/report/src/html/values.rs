@@ -6,8 +6,8 @@
 use std::cmp::Reverse;
 
 use foldhash::HashMap;
-use rtrace_exporters::{CallValues, Trace, TraceSet, Value};
-use rtrace_model::{Call, RegionId, ValueColumn};
+use rtrace_exporters::{Trace, TraceSet};
+use rtrace_model::{Call, CallValues, RegionId, Value, ValueColumn};
 use serde_json::{Value as Json, json};
 
 use super::names::{PageNames, cut};

@@ -38,7 +38,7 @@ fn functions() -> Table {
                     ending: if is_timed { Ending::Returned } else { Ending::Unseen },
                     ..Call::default()
                 };
-                stats.add(&call, true);
+                stats.sums.add_call(&call, true);
             }
             stats
         })

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 
 use rtrace_model::{FoldedPath, LocationId, PathId, Timestamp};
 
-use super::{Caller, Open, Visitor, Walk};
+use super::{Caller, OpenCall, Visitor, Walk};
+use crate::Visited;
 
 type Children<'a> = HashMap<(LocationId, Option<PathId>), Vec<&'a FoldedPath>>;
 
 impl<V: Visitor> Walk<V> {
-    /// Visits all paths.
-    pub(crate) fn paths(&mut self, paths: &[FoldedPath]) {
+    pub(super) fn visit_paths(&mut self, paths: &[FoldedPath]) {
         let known: HashMap<_, _> = paths.iter().map(|path| ((path.location, path.path), path)).collect();
         let mut children = Children::new();
         let mut orphans = Vec::new();
@@ -43,7 +43,7 @@ impl<V: Visitor> Walk<V> {
 
     /// Visits a path whose callers are not on record, unless it is a root, and all that it called.
     fn subtree<'a>(&mut self, top: &'a FoldedPath, children: &mut Children<'a>) {
-        let mut stack: Vec<Open<V::Mark>> = Vec::new();
+        let mut stack: Vec<OpenCall<V::Mark>> = Vec::new();
         let mut next = vec![(top, 0)];
         while let Some((path, depth)) = next.pop() {
             stack.truncate(depth);
@@ -55,9 +55,9 @@ impl<V: Visitor> Walk<V> {
             if matches!(caller, Caller::Lost(_)) {
                 self.lost_callers += path.calls;
             }
-            let mark = self.visitor.visit_path(path, caller);
+            let mark = self.visitor.visit(Visited::Path(path), caller);
             let is_timed = path.has_time();
-            stack.push(Open { mark, is_timed, id: 0, parent: 0, start: Timestamp(0), end: Timestamp(0) });
+            stack.push(OpenCall { mark, is_timed, id: 0, parent: 0, start: Timestamp(0), end: Timestamp(0) });
             let below = children.remove(&(path.location, Some(path.path))).unwrap_or_default();
             next.extend(below.into_iter().map(|child| (child, depth + 1)));
         }
@@ -70,7 +70,7 @@ mod tests {
 
     use std::collections::BTreeMap;
 
-    use rtrace_model::{Call, PathProfile, RegionId};
+    use rtrace_model::{PathProfile, RegionId};
 
     use super::*;
 
@@ -83,15 +83,8 @@ mod tests {
     impl Visitor for Chains {
         type Mark = u32;
 
-        fn visit(&mut self, _: &Call, _: Caller<'_, u32>) -> u32 {
-            unreachable!("there are no calls");
-        }
-
-        fn enclose(&mut self, _: &Call, _: Caller<'_, u32>) -> u32 {
-            unreachable!("there are no calls");
-        }
-
-        fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
+        fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, u32>) -> u32 {
+            let Visited::Path(path) = calls else { unreachable!("there are no calls") };
             let mut chain: Vec<_> = caller.enclosing().iter().rev().map(|open| Some(open.mark)).collect();
             if matches!(caller, Caller::Lost(_)) {
                 chain.push(None);
@@ -119,7 +112,7 @@ mod tests {
 
     fn chains(paths: &[FoldedPath]) -> (CallersOf, u64) {
         let mut walk = Walk::new(Chains::default());
-        walk.paths(paths);
+        walk.visit_paths(paths);
         (walk.visitor.0, walk.lost_callers)
     }
 

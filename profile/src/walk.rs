@@ -13,39 +13,17 @@ mod paths;
 
 use std::collections::{HashMap, HashSet};
 
-use rtrace_exporters::CallValues;
-use rtrace_model::{Batch, Call, FoldedPath, LocationId, Timestamp};
+use rtrace_model::{FoldedPath, LocationId, Measured, Timestamp};
 
-use super::part::ClockSpan;
+use crate::{ClockSpan, Visited};
 
 /// What is done with each call.
-pub(super) trait Visitor {
+pub trait Visitor {
     /// What is remembered of a call for its callees.
     type Mark: Copy;
 
-    /// Called for each batch before its calls are visited.
-    fn readings(&mut self, batch: &Batch) {
-        let _ = batch;
-    }
-
-    /// Whether [`values`](Visitor::values) are needed.
-    fn wants_values(&self) -> bool {
-        false
-    }
-
-    /// Called for each batch before its calls are visited, with the values of each call.
-    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
-        let _ = (calls, values);
-    }
-
-    /// Called once for each call, with callers before their callees.
-    fn visit(&mut self, call: &Call, caller: Caller<'_, Self::Mark>) -> Self::Mark;
-
-    /// The mark of a call that does not count, as it is not of the part that is asked for; calls that it made may be.
-    fn enclose(&mut self, call: &Call, caller: Caller<'_, Self::Mark>) -> Self::Mark;
-
-    /// The same for all calls of a call path on a location, where they are folded.
-    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Self::Mark>) -> Self::Mark;
+    /// Called once for each call, or for all calls of a call path, with callers before their callees.
+    fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, Self::Mark>) -> Self::Mark;
 
     /// Called once, when all calls were visited.
     fn finish(&mut self) {}
@@ -53,18 +31,18 @@ pub(super) trait Visitor {
 
 /// Who made a call, with the known calls that enclose it, the outermost first.
 #[derive(Clone, Copy)]
-pub(super) enum Caller<'a, M> {
+pub enum Caller<'a, M> {
     /// No traced function.
     None,
     /// The last of these.
-    Known(&'a [Open<M>]),
+    Known(&'a [OpenCall<M>]),
     /// A call that is not on record, somewhere within these.
-    Lost(&'a [Open<M>]),
+    Lost(&'a [OpenCall<M>]),
 }
 
 impl<'a, M> Caller<'a, M> {
     /// The known calls that enclose the call.
-    pub(super) fn enclosing(&self) -> &'a [Open<M>] {
+    pub fn enclosing(&self) -> &'a [OpenCall<M>] {
         match self {
             Caller::None => &[],
             Caller::Known(enclosing) | Caller::Lost(enclosing) => enclosing,
@@ -72,12 +50,12 @@ impl<'a, M> Caller<'a, M> {
     }
 
     /// The known calls that enclose the call and have a time, which that of the call is part of.
-    pub(super) fn timed(&self) -> impl DoubleEndedIterator<Item = &'a Open<M>> + use<'a, M> {
+    pub fn timed(&self) -> impl DoubleEndedIterator<Item = &'a OpenCall<M>> + use<'a, M> {
         self.enclosing().iter().filter(|open| open.is_timed)
     }
 
     /// Whether the time of the call is part of that of a call with this mark.
-    pub(super) fn is_within(&self, mark: M) -> bool
+    pub fn is_within(&self, mark: M) -> bool
     where
         M: PartialEq,
     {
@@ -87,24 +65,40 @@ impl<'a, M> Caller<'a, M> {
 
 /// A visited call, for as long as it may be the caller of others.
 #[derive(Clone, Copy)]
-pub(super) struct Open<M> {
-    pub(super) mark: M,
+pub struct OpenCall<M> {
+    /// What the visitor remembers of it.
+    pub mark: M,
     /// Whether it has a time, and one that counts.
     is_timed: bool,
     id: u64,
     parent: u64,
     start: Timestamp,
     /// The latest time at which it is known to have run: of one that is timed, its end.
-    pub(super) end: Timestamp,
+    pub end: Timestamp,
+}
+
+/// A [`Walk`], whatever its visitor is.
+pub trait CallReader: Send {
+    /// Sets which calls count.
+    fn within(&mut self, span: ClockSpan);
+
+    /// Visits all paths.
+    fn paths(&mut self, paths: &[FoldedPath]);
+
+    /// Reads the calls that were stored before those of the last chunk, by location and id.
+    fn chunk(&mut self, calls: &[Measured]);
+
+    /// Visits what still waits: nothing more will come.
+    fn finish(&mut self);
 }
 
 /// The state between chunks.
-pub(super) struct Walk<V: Visitor> {
-    pub(super) visitor: V,
-    /// Which calls count.
-    pub(super) span: ClockSpan,
+pub struct Walk<V: Visitor> {
+    /// What sees each call.
+    pub visitor: V,
+    span: ClockSpan,
     /// Calls visited with [`Caller::Lost`].
-    pub(super) lost_callers: u64,
+    pub lost_callers: u64,
     threads: HashMap<LocationId, Thread<V::Mark>>,
     /// Threads in the previous chunk.
     recent: HashSet<LocationId>,
@@ -113,43 +107,45 @@ pub(super) struct Walk<V: Visitor> {
 /// What is remembered of one location.
 struct Thread<M> {
     /// Calls that may still turn out to be callers, by id.
-    open: Vec<Open<M>>,
+    open: Vec<OpenCall<M>>,
     /// Calls without known caller, by id.
-    waiting: Vec<Call>,
+    waiting: Vec<Measured>,
     /// First end of a call in the chunks so far.
     earliest_end: Timestamp,
 }
 
 /// What the stack of open calls meets next, in the order of ids, which is that of enters.
-enum Step<'a, M> {
-    Remembered(Open<M>),
+enum WalkStep<'a, M> {
+    Remembered(OpenCall<M>),
     /// A call to visit; late, if it has waited for its caller and waits no longer.
     Visit {
-        call: &'a Call,
+        measured: &'a Measured,
         late: bool,
     },
 }
 
-impl<M> Step<'_, M> {
+impl<M> WalkStep<'_, M> {
     fn id(&self) -> u64 {
         match self {
-            Step::Remembered(open) => open.id,
-            Step::Visit { call, .. } => call.id,
+            WalkStep::Remembered(open) => open.id,
+            WalkStep::Visit { measured, .. } => measured.call.id,
         }
     }
 }
 
-impl<V: Visitor> Walk<V> {
-    pub(super) fn new(visitor: V) -> Walk<V> {
-        Walk { visitor, span: ClockSpan::ALL, lost_callers: 0, threads: HashMap::new(), recent: HashSet::new() }
+impl<V: Visitor<Mark: Send> + Send> CallReader for Walk<V> {
+    fn within(&mut self, span: ClockSpan) {
+        self.span = span;
     }
 
-    /// Reads the calls that were stored before those of the last chunk.
-    pub(super) fn chunk(&mut self, calls: &mut [Call]) {
-        calls.sort_by_key(|call| (call.location, call.id));
+    fn paths(&mut self, paths: &[FoldedPath]) {
+        self.visit_paths(paths);
+    }
+
+    fn chunk(&mut self, calls: &[Measured]) {
         let mut before = std::mem::take(&mut self.recent);
-        for calls in calls.chunk_by(|a, b| a.location == b.location) {
-            let location = calls[0].location;
+        for calls in calls.chunk_by(|a, b| a.call.location == b.call.location) {
+            let location = calls[0].call.location;
             before.remove(&location);
             self.recent.insert(location);
             self.thread(location, calls);
@@ -159,13 +155,19 @@ impl<V: Visitor> Walk<V> {
         }
     }
 
-    /// Visits what still waits: nothing more will come.
-    pub(super) fn finish(&mut self) {
-        self.chunk(&mut []);
+    fn finish(&mut self) {
+        self.chunk(&[]);
         self.visitor.finish();
     }
+}
 
-    fn thread(&mut self, location: LocationId, calls: &[Call]) {
+impl<V: Visitor> Walk<V> {
+    /// Visits nothing yet.
+    pub fn new(visitor: V) -> Walk<V> {
+        Walk { visitor, span: ClockSpan::ALL, lost_callers: 0, threads: HashMap::new(), recent: HashSet::new() }
+    }
+
+    fn thread(&mut self, location: LocationId, calls: &[Measured]) {
         let thread = self.threads.entry(location).or_insert_with(|| Thread {
             open: Vec::new(),
             waiting: Vec::new(),
@@ -173,23 +175,24 @@ impl<V: Visitor> Walk<V> {
         });
         let remembered = std::mem::take(&mut thread.open);
         let waited = std::mem::take(&mut thread.waiting);
-        let remembered = remembered.into_iter().map(Step::Remembered);
-        let late = waited.iter().map(|call| Step::Visit { call, late: true });
-        let new = calls.iter().map(|call| Step::Visit { call, late: false });
-        let mut steps: Vec<Step<'_, V::Mark>> = remembered.chain(late).chain(new).collect();
-        steps.sort_by_key(Step::id);
+        let remembered = remembered.into_iter().map(WalkStep::Remembered);
+        let late = waited.iter().map(|measured| WalkStep::Visit { measured, late: true });
+        let new = calls.iter().map(|measured| WalkStep::Visit { measured, late: false });
+        let mut steps: Vec<WalkStep<'_, V::Mark>> = remembered.chain(late).chain(new).collect();
+        steps.sort_by_key(WalkStep::id);
 
-        let mut stack: Vec<Open<V::Mark>> = Vec::new();
+        let mut stack: Vec<OpenCall<V::Mark>> = Vec::new();
         for step in steps {
             let open = match step {
-                Step::Remembered(open) => {
+                WalkStep::Remembered(open) => {
                     unwind(&mut stack, open.parent, open.start);
                     open
                 }
-                Step::Visit { call, late } => {
+                WalkStep::Visit { measured, late } => {
+                    let call = &measured.call;
                     let found = unwind(&mut stack, call.parent, call.start);
                     if call.parent != 0 && !found && !late {
-                        thread.waiting.push(*call);
+                        thread.waiting.push(measured.clone());
                         continue;
                     }
                     let caller = match (call.parent, found) {
@@ -199,9 +202,9 @@ impl<V: Visitor> Walk<V> {
                     };
                     let counts = self.span.counts(call);
                     self.lost_callers += u64::from(counts && matches!(caller, Caller::Lost(_)));
-                    let visit = if counts { V::visit } else { V::enclose };
-                    let mark = visit(&mut self.visitor, call, caller);
-                    Open {
+                    let visited = if counts { Visited::One(measured) } else { Visited::Around(measured) };
+                    let mark = self.visitor.visit(visited, caller);
+                    OpenCall {
                         mark,
                         is_timed: counts && call.is_timed(),
                         id: call.id,
@@ -216,14 +219,14 @@ impl<V: Visitor> Walk<V> {
         }
 
         thread.open.retain(|open| open.start <= thread.earliest_end);
-        let earliest = calls.iter().filter_map(Call::end).min();
+        let earliest = calls.iter().filter_map(|measured| measured.call.end()).min();
         thread.earliest_end = earliest.map_or(thread.earliest_end, |end| end.min(thread.earliest_end));
     }
 }
 
 /// Leaves on the stack the calls that enclose one that `parent` made at `start`; whether `parent`
 /// is among them.
-fn unwind<M>(stack: &mut Vec<Open<M>>, parent: u64, start: Timestamp) -> bool {
+fn unwind<M>(stack: &mut Vec<OpenCall<M>>, parent: u64, start: Timestamp) -> bool {
     if parent == 0 {
         stack.clear();
         return false;
@@ -245,9 +248,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
+    use rtrace_model::Call;
 
     use super::*;
-    use crate::testing::script;
+    use crate::testing::{in_order, script};
 
     /// Notes the caller of each call: its id, 0 for none, or `LOST`.
     #[derive(Default)]
@@ -258,7 +262,8 @@ mod tests {
     impl Visitor for Callers {
         type Mark = u64;
 
-        fn visit(&mut self, call: &Call, caller: Caller<'_, u64>) -> u64 {
+        fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, u64>) -> u64 {
+            let Visited::One(Measured { call, .. }) = calls else { unreachable!("all are calls, and count") };
             let caller = match caller {
                 Caller::None => 0,
                 Caller::Known(enclosing) => enclosing.last().unwrap().mark,
@@ -267,21 +272,13 @@ mod tests {
             assert_eq!(self.0.insert((call.location.0, call.id), caller), None, "visited twice");
             call.id
         }
-
-        fn enclose(&mut self, _: &Call, _: Caller<'_, u64>) -> u64 {
-            unreachable!("all calls count");
-        }
-
-        fn visit_path(&mut self, _: &FoldedPath, _: Caller<'_, u64>) -> u64 {
-            unreachable!("there are no paths");
-        }
     }
 
     /// Walks over calls stored in this order, `size` to a chunk.
     fn walk(calls: &[Call], size: usize) -> Walk<Callers> {
         let mut walk = Walk::new(Callers::default());
         for chunk in calls.rchunks(size) {
-            walk.chunk(&mut chunk.to_vec());
+            walk.chunk(&in_order(chunk));
         }
         walk.finish();
         walk
@@ -355,10 +352,10 @@ mod tests {
         let mut walk = Walk::new(Callers::default());
         let root = Call { duration: Some(1_000_000), ..script("thread 1\n a 0 1")[0] };
         let leaf = |id: u64| Call { id, parent: 1, depth: 1, start: Timestamp(id * 100), duration: Some(9), ..root };
-        walk.chunk(&mut [root]);
+        walk.chunk(&in_order(&[root]));
         for chunk in (0..50).rev() {
-            let mut calls: Vec<Call> = (chunk * 100..chunk * 100 + 100).map(|id| leaf(id + 2)).collect();
-            walk.chunk(&mut calls);
+            let calls: Vec<Call> = (chunk * 100..chunk * 100 + 100).map(|id| leaf(id + 2)).collect();
+            walk.chunk(&in_order(&calls));
             assert!(walk.threads[&root.location].open.len() <= 202);
         }
         walk.finish();
