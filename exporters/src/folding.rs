@@ -18,12 +18,12 @@ use std::cmp::Reverse;
 
 use foldhash::HashMap;
 use rtrace_model::{
-    Call, CallSiteId, Context, ContextId, Count, FoldedPath, HISTOGRAM_BUCKETS, LocationId, PathDetail, PathId,
+    Call, CallSiteId, Context, ContextId, Count, Ending, FoldedPath, HISTOGRAM_BUCKETS, LocationId, PathDetail, PathId,
     PathProfile, Reading, RegionId, Timestamp, histogram_bucket,
 };
 
 use self::sites::Sites;
-use self::sums::Sums;
+use self::sums::PathSums;
 use crate::file::ROW_GROUP;
 use crate::overview::{Activity, Overview, SiteRow};
 
@@ -57,7 +57,7 @@ struct Key {
 
 struct Node {
     key: Key,
-    sums: Sums,
+    sums: PathSums,
     first_callee: NodeId,
     next_sibling: NodeId,
     /// The callee that was called last, which is often the next, too.
@@ -72,7 +72,7 @@ impl Default for Node {
         let key = Key { region: RegionId(0), is_timed: false, site: None, context: None };
         Node {
             key,
-            sums: Sums::default(),
+            sums: PathSums::default(),
             first_callee: NONE,
             next_sibling: NONE,
             last_callee: NONE,
@@ -422,7 +422,7 @@ impl Folding {
         let mut left = vec![(from, into)];
         while let Some((from, into)) = left.pop() {
             let merged = std::mem::take(&mut self.nodes[from as usize]);
-            self.numbers += self.nodes[into as usize].sums.merge(merged.sums);
+            self.numbers += self.nodes[into as usize].sums.merge(&merged.sums);
             self.sites -= self.nodes[into as usize].sites.merge(merged.sites);
             let mut next = merged.first_callee;
             while next != NONE {
@@ -534,32 +534,32 @@ fn folded(
     location: LocationId,
     (path, parent): (PathId, Option<PathId>),
     key: Key,
-    sums: &Sums,
+    of: &PathSums,
     metrics: usize,
 ) -> FoldedPath {
-    let durations = sums.durations.listed();
+    let sums = &of.sums;
+    let durations = sums.latency.listed();
     let mut histogram = [0; HISTOGRAM_BUCKETS];
     durations.iter().for_each(|&(duration, calls)| histogram[histogram_bucket(duration)] += calls);
-    let mut counts = sums.counts.clone();
+    let mut counts = of.counts.clone();
     counts.resize(metrics, Count::default());
-    let [ended_with_caller, instant_with_caller] = sums.ended_with_caller;
+    let [ended_with_caller, instant_with_caller] = of.ended_with_caller;
     let Key { site: call_site, context, .. } = key;
-    let instant = sums.instant;
+    let instant = of.instant;
     let detail = PathDetail { call_site, context, durations, instant, ended_with_caller, instant_with_caller };
-    let (timed, unseen) = if key.is_timed { (sums.calls - sums.open, 0) } else { (0, sums.calls) };
     let profile = PathProfile {
         path,
         parent,
         region: key.region,
         location,
         calls: sums.calls,
-        timed,
-        unwound: sums.unwound,
-        open: sums.open,
-        unseen,
+        timed: sums.timed(),
+        unwound: sums.of_ending(Ending::Unwound),
+        open: sums.of_ending(Ending::Open),
+        unseen: sums.untimed(),
         inclusive: sums.inclusive,
         exclusive: sums.exclusive,
-        open_time: sums.open_time,
+        open_time: sums.inclusive.saturating_sub(sums.ended),
         min: sums.min,
         max: sums.max,
         histogram,

@@ -9,12 +9,9 @@ use std::path::{Path, PathBuf};
 
 use common::*;
 use rtrace_exporters::{
-    CallValues, Destination, Error, FORMATS, Selection, Trace, TraceSet, TraceWriter, Value, export,
+    Destination, Error, FORMATS, Selection, Trace, TraceSet, TraceWriter, export,
 };
-use rtrace_model::{
-    Batch, Call, Definition, EventKind, LocationId, Loss, LossReason, RegionId, Sink, Summary, ValueBatch, ValueColumn,
-    ValueType, Values,
-};
+use rtrace_model::{Batch, Call, Definition, EventKind, LocationId, Loss, LossReason, RegionId, Sink, Summary, ValueBatch, ValueColumn, ValueType, Values, CallValues, Value};
 
 fn column(region: u32, position: u32, name: &str, value_type: ValueType) -> Definition {
     Definition::ValueColumn(ValueColumn {

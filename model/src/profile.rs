@@ -36,6 +36,31 @@ pub struct Count {
     pub exclusive: u64,
 }
 
+impl Count {
+    /// Adds counts with callees to sums, by counter.
+    pub fn add_inclusive(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>) {
+        Count::add(sums, counts, |sum, count| sum.inclusive = sum.inclusive.saturating_add(count.inclusive));
+    }
+
+    /// Adds counts without callees to sums, by counter.
+    pub fn add_exclusive(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>) {
+        Count::add(sums, counts, |sum, count| sum.exclusive = sum.exclusive.saturating_add(count.exclusive));
+    }
+
+    /// Adds both.
+    pub fn add_all(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count> + Clone) {
+        Count::add_inclusive(sums, counts.clone());
+        Count::add_exclusive(sums, counts);
+    }
+
+    fn add(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>, one: impl Fn(&mut Count, Count)) {
+        if sums.len() < counts.len() {
+            sums.resize(counts.len(), Count::default());
+        }
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| one(sum, count));
+    }
+}
+
 /// What was counted during one call.
 impl From<Reading> for Count {
     fn from(reading: Reading) -> Count {
@@ -109,6 +134,29 @@ impl Default for PathProfile {
 }
 
 impl PathProfile {
+    /// What a path has more than before; of `min` and `max`, those of all.
+    pub fn since(&self, before: &PathProfile) -> PathProfile {
+        let mut more = self.clone();
+        let sums = [
+            (&mut more.calls, before.calls),
+            (&mut more.timed, before.timed),
+            (&mut more.unwound, before.unwound),
+            (&mut more.open, before.open),
+            (&mut more.unseen, before.unseen),
+            (&mut more.inclusive, before.inclusive),
+            (&mut more.exclusive, before.exclusive),
+            (&mut more.open_time, before.open_time),
+        ];
+        for (sum, before) in sums.into_iter().chain(more.histogram.iter_mut().zip(before.histogram)) {
+            *sum = sum.saturating_sub(before);
+        }
+        for (count, before) in more.counts.iter_mut().zip(&before.counts) {
+            count.inclusive = count.inclusive.saturating_sub(before.inclusive);
+            count.exclusive = count.exclusive.saturating_sub(before.exclusive);
+        }
+        more
+    }
+
     /// Whether there is a call whose time is known: one that was timed, or one that still ran.
     pub fn has_time(&self) -> bool {
         self.timed > 0 || self.open > 0

@@ -51,17 +51,25 @@ impl Sums {
     }
 
     /// Adds the calls of a path.
-    pub fn add_path(&mut self, path: &FoldedPath, is_outermost: bool) {
-        self.add_profile(path, is_outermost);
+    fn add_path(&mut self, path: &FoldedPath, is_outermost: bool) {
         match &path.detail {
-            _ if path.timed == 0 => {}
-            Some(detail) => self.latency.record_counted(&detail.durations),
-            None => self.latency.record_folded(&path.histogram),
+            Some(detail) => {
+                self.add_all_but_durations(path, is_outermost);
+                self.latency.record_counted(&detail.durations);
+            }
+            None => self.add_profile(path, is_outermost),
         }
     }
 
-    /// Adds all but the single durations.
-    fn add_profile(&mut self, path: &PathProfile, is_outermost: bool) {
+    /// Adds the calls of a path of which durations are known to a power of two.
+    pub fn add_profile(&mut self, path: &PathProfile, is_outermost: bool) {
+        self.add_all_but_durations(path, is_outermost);
+        if path.timed > 0 {
+            self.latency.record_folded(&path.histogram);
+        }
+    }
+
+    fn add_all_but_durations(&mut self, path: &PathProfile, is_outermost: bool) {
         self.calls += path.calls;
         let endings = [path.timed.saturating_sub(path.unwound), path.unwound, path.open, path.unseen];
         self.endings.iter_mut().zip(endings).for_each(|(sum, calls)| *sum += calls);

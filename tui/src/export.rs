@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use ratatui::buffer::Buffer;
-use rtrace_model::csv_field;
+use rtrace_model::{Ending, csv_field};
+use rtrace_profile::Sums;
 
 use crate::app::App;
 use crate::state::State;
@@ -28,11 +29,12 @@ pub fn functions(app: &App, state: &State) -> String {
     let mut csv = format!("{TIMES}{counted},library,function\n");
     let known = |ns: Option<u64>| ns.map(|ns| ns.to_string()).unwrap_or_default();
     for function in app.functions.rows().iter().filter_map(|&region| state.function(region)) {
-        let Function { calls, exclusive, lost, unwound, unseen, ref counts, .. } = *function;
+        let Function { lost, ref counts, sums: Sums { calls, exclusive, .. }, .. } = *function;
+        let (unwound, unseen) = (function.of_ending(Ending::Unwound), function.untimed());
         let timed = function.timed();
         let times = [function.inclusive, exclusive].map(|sum| known(function.time(sum))).join(",");
         let (mean, p50) = (known(function.mean()), known(function.p50()));
-        let (p99, max) = (known(function.p99()), known(function.max()));
+        let (p99, max) = (known(function.p99()), known(function.max));
         let counted = state.counters.fields(calls - unseen.min(calls), exclusive, counts);
         let counted: String = counted.iter().map(|field| format!(",{field}")).collect();
         let (library, name) = (csv_field(state.library(function.library)), csv_field(&function.name));

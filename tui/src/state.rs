@@ -22,7 +22,7 @@ use rtrace_model::{
     Loss, MetricId, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp, Totals, ValueBatch,
 };
 
-use self::counters::{Counters, Derive, add_exclusive, add_inclusive};
+use self::counters::{Counters, Derive};
 use self::function::{Function, WithoutRecord};
 use self::history::{History, SLOTS};
 use self::log::Log;
@@ -364,7 +364,7 @@ impl State {
                 self.now = self.now.max(end);
                 if let Some(Some(function)) = self.functions.get_mut(call.region.index()) {
                     function.add(call, slot.number);
-                    add_exclusive(&mut function.counts, counts(batch, index));
+                    Count::add_exclusive(&mut function.counts, counts(batch, index));
                     cost += function.cost.map_or(0, |cost| cost.whole);
                 }
             }
@@ -462,8 +462,8 @@ impl State {
             take_off(functions, region, caller, 1);
             let Some(inclusive) = inclusive else { return };
             if let Some(Some(function)) = functions.get_mut(region.index()) {
-                add_inclusive(&mut function.counts, counts.iter().copied());
-                function.inclusive = function.inclusive.saturating_add(inclusive);
+                Count::add_inclusive(&mut function.counts, counts.iter().copied());
+                function.sums.inclusive = function.sums.inclusive.saturating_add(inclusive);
             }
         });
     }
@@ -641,8 +641,7 @@ impl State {
                 if counts.len() <= index {
                     counts.resize(index + 1, Vec::new());
                 }
-                add_inclusive(&mut counts[index], more.iter().copied());
-                add_exclusive(&mut counts[index], more.iter().copied());
+                Count::add_all(&mut counts[index], more.iter().copied());
             }
         }
         counts
@@ -665,7 +664,7 @@ fn take_off(functions: &mut [Option<Function>], region: RegionId, caller: Option
 
 /// What a call of a batch counted; nothing where it was not timed.
 fn counts(batch: &Batch, index: usize) -> impl ExactSizeIterator<Item = Count> {
-    batch.readings(index).iter().map(|reading| Count { inclusive: reading.inclusive, exclusive: reading.exclusive() })
+    batch.readings(index).iter().map(|&reading| Count::from(reading))
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! Memory grows with the number of distinct call paths, not with that of calls.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use rtrace_model::{Call, Ending, Measured, Reading, Timestamp, format_ns};
+use rtrace_model::{Call, Ending, Measured, Reading, RegionId, Timestamp, Totals, format_ns};
 
 use super::ExportError;
 use super::nesting::Visitor;
@@ -19,6 +19,12 @@ pub(super) struct Path {
     /// The path without its last step.
     pub(super) parent: Option<usize>,
     pub(super) step: PathStep,
+    pub(super) figures: PathFigures,
+}
+
+/// What calls add up to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PathFigures {
     /// Calls by ending, in the order of [`Ending::ALL`].
     pub(super) endings: [u64; 4],
     /// Nanoseconds of the timed calls, with and without traced callees.
@@ -27,10 +33,30 @@ pub(super) struct Path {
     /// What tracing took of the exclusive time, as far as that is known.
     tracing: u64,
     /// One per call metric.
-    pub(super) readings: Box<[Reading]>,
+    pub(super) readings: Vec<Reading>,
 }
 
-impl Path {
+impl PathFigures {
+    fn of(Measured { call, readings, .. }: &Measured) -> PathFigures {
+        let mut endings = [0; 4];
+        endings[call.ending as usize] = 1;
+        let Totals { inclusive, exclusive, .. } = Totals::of(call);
+        PathFigures { endings, inclusive, exclusive, tracing: 0, readings: readings.to_vec() }
+    }
+
+    fn add(&mut self, other: &PathFigures) {
+        self.endings.iter_mut().zip(other.endings).for_each(|(sum, calls)| *sum += calls);
+        self.inclusive = self.inclusive.saturating_add(other.inclusive);
+        self.exclusive = self.exclusive.saturating_add(other.exclusive);
+        if self.readings.len() < other.readings.len() {
+            self.readings.resize(other.readings.len(), Reading::default());
+        }
+        for (sum, reading) in self.readings.iter_mut().zip(&other.readings) {
+            sum.inclusive = sum.inclusive.saturating_add(reading.inclusive);
+            sum.child = sum.child.saturating_add(reading.child);
+        }
+    }
+
     /// Exclusive time in nanoseconds without tracing, as far as it is known what that took.
     pub(super) fn own(&self) -> u64 {
         self.exclusive.saturating_sub(self.tracing)
@@ -40,6 +66,9 @@ impl Path {
         self.endings.iter().sum()
     }
 }
+
+/// By function, and by caller and function.
+type Graph = (BTreeMap<RegionId, PathFigures>, BTreeMap<(RegionId, RegionId), PathFigures>);
 
 /// A sum of times of calls that ended so, for people: of calls of which none was timed there is none.
 pub(super) fn readable(ns: u64, endings: [u64; 4]) -> Cow<'static, str> {
@@ -55,9 +84,18 @@ pub(super) struct ExportPaths {
 }
 
 impl ExportPaths {
-    /// Folds the chosen calls of all threads together.
-    pub(super) fn of_functions(source: &Excerpt<'_>) -> Result<ExportPaths, ExportError> {
-        ExportPaths::gather(source, false)
+    /// What the chosen calls of all threads add up to by function, and by caller and function.
+    pub(super) fn graph(source: &Excerpt<'_>) -> Result<Graph, ExportError> {
+        let paths = ExportPaths::gather(source, false)?;
+        let (mut functions, mut pairs) = Graph::default();
+        for path in &paths.all {
+            let PathStep::Function(callee) = path.step else { continue };
+            functions.entry(callee).or_default().add(&path.figures);
+            if let Some(PathStep::Function(caller)) = path.parent.map(|parent| paths.all[parent].step) {
+                pairs.entry((caller, callee)).or_default().add(&path.figures);
+            }
+        }
+        Ok((functions, pairs))
     }
 
     /// Folds the chosen calls below their process and thread, with the untraced functions that led to them.
@@ -94,15 +132,7 @@ impl ExportPaths {
     /// The place of the path that is `parent` and one step more.
     pub(super) fn place(&mut self, parent: Option<usize>, step: PathStep) -> usize {
         *self.places.entry((parent, step)).or_insert_with(|| {
-            self.all.push(Path {
-                parent,
-                step,
-                endings: [0; 4],
-                inclusive: 0,
-                exclusive: 0,
-                tracing: 0,
-                readings: Box::default(),
-            });
+            self.all.push(Path { parent, step, figures: PathFigures::default() });
             self.all.len() - 1
         })
     }
@@ -139,7 +169,7 @@ impl PathFolding<'_, '_> {
         });
         for (place, took) in [(place, cost.inner)].into_iter().chain(caller.map(|caller| (caller.place, cost.outer())))
         {
-            let tracing = &mut self.paths.all[place].tracing;
+            let tracing = &mut self.paths.all[place].figures.tracing;
             *tracing = tracing.saturating_add(took);
         }
     }
@@ -154,20 +184,10 @@ impl Visitor for PathFolding<'_, '_> {
         Ok(())
     }
 
-    fn leave(&mut self, _: Timestamp, Measured { call, readings, .. }: &Measured) -> Result<(), ExportError> {
+    fn leave(&mut self, _: Timestamp, measured: &Measured) -> Result<(), ExportError> {
         let OpenPath { place, .. } = self.open.pop().expect("a call is entered before it is left");
-        self.take_off(place, call);
-        let path = &mut self.paths.all[place];
-        path.endings[call.ending as usize] += 1;
-        path.inclusive = path.inclusive.saturating_add(call.duration.unwrap_or(0));
-        path.exclusive = path.exclusive.saturating_add(call.exclusive().unwrap_or(0));
-        if path.readings.len() < readings.len() {
-            path.readings = vec![Reading::default(); readings.len()].into();
-        }
-        for (sum, reading) in path.readings.iter_mut().zip(readings) {
-            sum.inclusive = sum.inclusive.saturating_add(reading.inclusive);
-            sum.child = sum.child.saturating_add(reading.child);
-        }
+        self.take_off(place, &measured.call);
+        self.paths.all[place].figures.add(&PathFigures::of(measured));
         Ok(())
     }
 }

@@ -1,30 +1,21 @@
 //! What the calls of a path add up to by the place in the code that they came from.
 
-use rtrace_model::{Call, CallSiteId, LocationId, PathId};
+use rtrace_model::{Call, CallSiteId, LocationId, PathId, Totals};
 
 use crate::overview::SiteRow;
 
 /// Sums by call site.
 #[derive(Default)]
 pub(super) struct Sites {
-    sums: Vec<Sums>,
+    sums: Vec<(CallSiteId, Totals)>,
     /// The place of the site that was used last, which is often the next, too.
     last: usize,
-}
-
-/// Times in nanoseconds.
-struct Sums {
-    site: CallSiteId,
-    calls: u64,
-    inclusive: u64,
-    exclusive: u64,
 }
 
 impl Sites {
     /// Adds a call; returns how many sites more there are.
     pub(super) fn add(&mut self, site: CallSiteId, call: &Call) -> usize {
-        let (inclusive, exclusive) = (call.duration.unwrap_or(0), call.exclusive().unwrap_or(0));
-        self.add_sums(Sums { site, calls: 1, inclusive, exclusive })
+        self.add_sums((site, Totals::of(call)))
     }
 
     /// Adds those of other calls; returns how many sites fewer there are than of both.
@@ -34,7 +25,7 @@ impl Sites {
     }
 
     pub(super) fn rows(&self, location: LocationId, path: PathId) -> impl Iterator<Item = SiteRow> {
-        self.sums.iter().map(move |&Sums { site, calls, inclusive, exclusive }| SiteRow {
+        self.sums.iter().map(move |&(site, Totals { calls, inclusive, exclusive, .. })| SiteRow {
             location,
             path,
             site,
@@ -44,9 +35,9 @@ impl Sites {
         })
     }
 
-    fn add_sums(&mut self, added: Sums) -> usize {
-        if self.sums.get(self.last).is_none_or(|sums| sums.site != added.site) {
-            match self.sums.binary_search_by_key(&added.site, |sums| sums.site) {
+    fn add_sums(&mut self, added: (CallSiteId, Totals)) -> usize {
+        if self.sums.get(self.last).is_none_or(|sums| sums.0 != added.0) {
+            match self.sums.binary_search_by_key(&added.0, |sums| sums.0) {
                 Ok(place) => self.last = place,
                 Err(place) => {
                     self.last = place;
@@ -55,10 +46,7 @@ impl Sites {
                 }
             }
         }
-        let sums = &mut self.sums[self.last];
-        sums.calls += added.calls;
-        sums.inclusive = sums.inclusive.saturating_add(added.inclusive);
-        sums.exclusive = sums.exclusive.saturating_add(added.exclusive);
+        self.sums[self.last].1.add(added.1);
         0
     }
 }

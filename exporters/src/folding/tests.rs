@@ -184,7 +184,7 @@ fn truth(calls: &[(Call, [u64; 2])]) -> Paths {
         let path = paths.entry(key).or_insert_with(|| {
             let (site, context) = origin(call);
             let key = Key { region: call.region, is_timed: call.is_timed(), site, context };
-            folded(call.location, (PathId(0), None), key, &Sums::default(), 1)
+            folded(call.location, (PathId(0), None), key, &PathSums::default(), 1)
         });
         let (profile, detail) = (&mut path.profile, path.detail.as_mut().unwrap());
         profile.calls += 1;

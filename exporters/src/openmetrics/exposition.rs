@@ -11,10 +11,11 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use rtrace_model::LossReason;
+use rtrace_model::{HISTOGRAM_BUCKETS, LossReason};
+use rtrace_profile::Sums;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::figures::{FoldedCalls, FunctionFigures, ShownFigures};
+use super::figures::{FunctionFigures, ShownFigures};
 
 /// The media type of what is written.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -80,7 +81,7 @@ impl ExpositionWriter<'_> {
 
         let help = "Of the calls recorded, those that were not timed, as their return was not observed.";
         let mut family = self.family("rtrace_untimed_calls", help, MetricType::Counter)?;
-        functions.iter().try_for_each(|function| counter(of(&mut family, function)?, function.sums.untimed))?;
+        functions.iter().try_for_each(|function| counter(of(&mut family, function)?, function.sums.untimed()))?;
 
         let help = "Time from entry to return, of the calls that were timed and ended.";
         let mut family = self.family("rtrace_call_duration_seconds", help, MetricType::Histogram)?;
@@ -139,15 +140,17 @@ fn counter(mut metric: MetricEncoder<'_>, value: impl EncodeCounterValue) -> fmt
     metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
 }
 
-fn histogram(mut metric: MetricEncoder<'_>, sums: &FoldedCalls) -> fmt::Result {
+fn histogram(mut metric: MetricEncoder<'_>, sums: &Sums) -> fmt::Result {
     let (first, last) = (*BOUNDS.start(), *BOUNDS.end());
+    let mut calls = [0; HISTOGRAM_BUCKETS];
+    sums.latency.buckets().into_iter().for_each(|(bucket, of_bucket)| calls[bucket] = of_bucket);
     let count = |buckets: &[u64]| buckets.iter().sum::<u64>();
     let mut buckets = Vec::with_capacity(last - first + 2);
-    buckets.push((bound(first), count(&sums.histogram[..=first])));
-    buckets.extend((first + 1..=last).map(|bucket| (bound(bucket), sums.histogram[bucket])));
-    buckets.push((f64::INFINITY, count(&sums.histogram[last + 1..])));
-    let seconds = sums.time as f64 / NS_PER_SECOND;
-    metric.encode_histogram::<NoLabelSet>(seconds, count(&sums.histogram), &buckets, None)
+    buckets.push((bound(first), count(&calls[..=first])));
+    buckets.extend((first + 1..=last).map(|bucket| (bound(bucket), calls[bucket])));
+    buckets.push((f64::INFINITY, count(&calls[last + 1..])));
+    let seconds = sums.ended as f64 / NS_PER_SECOND;
+    metric.encode_histogram::<NoLabelSet>(seconds, count(&calls), &buckets, None)
 }
 
 /// The longest duration in a bucket, in seconds: calls of just that long are in it.

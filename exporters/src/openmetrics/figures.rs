@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use rtrace_model::{
-    Batch, Definition, Ending, Estimate, EventKind, HISTOGRAM_BUCKETS, Header, Level, LibraryId, LocationId,
-    LossReason, PathId, PathProfile, Region, RegionId, escape, histogram_bucket,
+    Batch, Definition, Estimate, EventKind, Header, Latency, Level, LibraryId, LocationId, LossReason, PathId,
+    PathProfile, Region, RegionId, escape,
 };
+use rtrace_profile::Sums;
 
 /// The names of a function and of its library, escaped. Functions at different addresses may have the same, and are
 /// one function here.
@@ -21,43 +22,11 @@ type FunctionIndex = usize;
 /// The name of what was not defined.
 const UNKNOWN: &str = "[unknown]";
 
-/// Calls, folded. Times in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FoldedCalls {
-    /// Of any ending.
-    pub(super) calls: u64,
-    /// Of these, those that were not timed.
-    pub(super) untimed: u64,
-    /// Sum of the durations of those that were timed, and ended.
-    pub(super) time: u64,
-    /// The same calls by duration.
-    pub(super) histogram: [u64; HISTOGRAM_BUCKETS],
-}
-
-impl FoldedCalls {
-    const NONE: FoldedCalls = FoldedCalls { calls: 0, untimed: 0, time: 0, histogram: [0; HISTOGRAM_BUCKETS] };
-
-    fn of(path: &PathProfile) -> FoldedCalls {
-        let time = path.inclusive.saturating_sub(path.open_time);
-        FoldedCalls { calls: path.calls, untimed: path.unseen, time, histogram: path.histogram }
-    }
-
-    /// Adds what `now` is more than `before`.
-    fn grow(&mut self, before: &FoldedCalls, now: &FoldedCalls) {
-        let add = |sum: &mut u64, before: u64, now: u64| *sum = sum.saturating_add(now.saturating_sub(before));
-        add(&mut self.calls, before.calls, now.calls);
-        add(&mut self.untimed, before.untimed, now.untimed);
-        add(&mut self.time, before.time, now.time);
-        let buckets = before.histogram.iter().zip(&now.histogram);
-        self.histogram.iter_mut().zip(buckets).for_each(|(sum, (&before, &now))| add(sum, before, now));
-    }
-}
-
 /// A function that was called, or throttled.
 #[derive(Clone, Debug)]
 pub(super) struct FunctionFigures {
     pub(super) labels: Labels,
-    pub(super) sums: FoldedCalls,
+    pub(super) sums: Sums,
     /// Whether a budget has its probes out; `None` while it never had.
     pub(super) is_throttled: Option<bool>,
     /// Further calls, which the budget left without a record.
@@ -85,7 +54,7 @@ pub(super) struct Figures {
     by_region: Vec<Option<FunctionIndex>>,
     regions: HashMap<RegionId, Labels>,
     /// Only where calls are folded.
-    paths: HashMap<(LocationId, PathId), FoldedCalls>,
+    paths: HashMap<(LocationId, PathId), PathProfile>,
     estimates: HashMap<(LocationId, RegionId), Estimate>,
 }
 
@@ -128,24 +97,14 @@ impl Figures {
             return;
         }
         for call in &**batch {
-            let sums = &mut self.function(call.region).sums;
-            sums.calls += 1;
-            match call.duration {
-                Some(duration) if call.ending != Ending::Open => {
-                    sums.time = sums.time.saturating_add(duration);
-                    sums.histogram[histogram_bucket(duration)] += 1;
-                }
-                Some(_) => {}
-                None => sums.untimed += 1,
-            }
+            self.function(call.region).sums.add_call(call, true);
         }
     }
 
     pub(super) fn profile(&mut self, paths: &[PathProfile]) {
         for path in paths {
-            let now = FoldedCalls::of(path);
-            let before = self.paths.insert((path.location, path.path), now).unwrap_or(FoldedCalls::NONE);
-            self.function(path.region).sums.grow(&before, &now);
+            let before = self.paths.insert((path.location, path.path), path.clone()).unwrap_or_default();
+            self.function(path.region).sums.add_profile(&path.since(&before), true);
         }
     }
 
@@ -183,7 +142,8 @@ impl Figures {
         let place = *self.by_labels.entry(labels).or_insert_with_key(|labels| {
             functions.push(FunctionFigures {
                 labels: labels.clone(),
-                sums: FoldedCalls::NONE,
+                // Durations are known to a power of two, as in paths.
+                sums: Sums { latency: Latency::default().folded(), ..Sums::default() },
                 is_throttled: None,
                 unseen: None,
             });

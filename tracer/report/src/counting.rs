@@ -27,8 +27,7 @@ struct CounterSums {
     /// Time without traced callees.
     duration: u64,
     /// Of each metric.
-    inclusive: Vec<u64>,
-    exclusive: Vec<u64>,
+    counts: Vec<Count>,
 }
 
 /// Whether a counter is that of a watched variable, whose name says which accesses it counts.
@@ -40,25 +39,21 @@ impl CounterSums {
     fn add(&mut self, calls: u64, exclusive: u64, counts: &[Count], is_outermost: bool) {
         self.calls = self.calls.saturating_add(calls);
         self.duration = self.duration.saturating_add(exclusive);
-        self.inclusive.resize(counts.len(), 0);
-        self.exclusive.resize(counts.len(), 0);
-        for (index, count) in counts.iter().enumerate() {
-            if is_outermost {
-                self.inclusive[index] = self.inclusive[index].saturating_add(count.inclusive);
-            }
-            self.exclusive[index] = self.exclusive[index].saturating_add(count.exclusive);
+        Count::add_exclusive(&mut self.counts, counts.iter().copied());
+        if is_outermost {
+            Count::add_inclusive(&mut self.counts, counts.iter().copied());
         }
     }
 
     /// Of the metric at that place with and without traced callees.
     fn counts(&self, index: usize) -> [u64; 2] {
-        [&self.inclusive, &self.exclusive].map(|counts| counts.get(index).copied().unwrap_or(0))
+        self.counts.get(index).map_or([0; 2], |count| [count.inclusive, count.exclusive])
     }
 
     fn input(&self, input: Input) -> u64 {
         match input {
             Input::Duration => self.duration,
-            Input::Counter(index) => self.exclusive.get(index).copied().unwrap_or(0),
+            Input::Counter(index) => self.counts(index)[1],
         }
     }
 }

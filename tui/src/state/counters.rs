@@ -189,20 +189,3 @@ impl fmt::Display for Value {
         }
     }
 }
-
-/// Adds inclusive counts, by counter.
-pub fn add_inclusive(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>) {
-    add(sums, counts, |sum, count| sum.inclusive = sum.inclusive.saturating_add(count.inclusive));
-}
-
-/// Adds exclusive counts, by counter.
-pub fn add_exclusive(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>) {
-    add(sums, counts, |sum, count| sum.exclusive = sum.exclusive.saturating_add(count.exclusive));
-}
-
-fn add(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>, one: impl Fn(&mut Count, Count)) {
-    if sums.len() < counts.len() {
-        sums.resize(counts.len(), Count::default());
-    }
-    sums.iter_mut().zip(counts).for_each(|(sum, count)| one(sum, count));
-}

@@ -38,7 +38,7 @@ impl Folded {
             while let Some(row) = chain.pop() {
                 let own = match self.known.get_mut(&row.path) {
                     Some((own, before)) => {
-                        *own = place(node, &since(row, before));
+                        *own = place(node, &row.since(before));
                         before.clone_from(row);
                         *own
                     }
@@ -71,27 +71,4 @@ impl Folded {
         }
         (chain, Some(ROOT))
     }
-}
-
-/// What a path has more than before; of `min` and `max`, those of all.
-fn since(row: &PathProfile, before: &PathProfile) -> PathProfile {
-    let mut more = row.clone();
-    let sums = [
-        (&mut more.calls, before.calls),
-        (&mut more.timed, before.timed),
-        (&mut more.unwound, before.unwound),
-        (&mut more.open, before.open),
-        (&mut more.unseen, before.unseen),
-        (&mut more.inclusive, before.inclusive),
-        (&mut more.exclusive, before.exclusive),
-        (&mut more.open_time, before.open_time),
-    ];
-    for (sum, before) in sums.into_iter().chain(more.histogram.iter_mut().zip(before.histogram)) {
-        *sum = sum.saturating_sub(before);
-    }
-    for (count, before) in more.counts.iter_mut().zip(&before.counts) {
-        count.inclusive = count.inclusive.saturating_sub(before.inclusive);
-        count.exclusive = count.exclusive.saturating_sub(before.exclusive);
-    }
-    more
 }

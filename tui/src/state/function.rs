@@ -1,14 +1,16 @@
 //! What is known of one function.
 
 use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use rtrace_model::{
-    Call, CallCost, Count, Ending, Estimate, ExitPolicy, Latency, LibraryId, LocationId, Missed, PathProfile, RegionId,
+    Call, CallCost, Count, Ending, Estimate, ExitPolicy, LibraryId, LocationId, Missed, PathProfile, RegionId,
     Timestamp, Wait, is_mostly_tracing,
 };
+use rtrace_profile::Sums;
 
-use super::counters::{Counters, add_exclusive, add_inclusive};
+use super::counters::Counters;
 use super::history::{CLASSES, History, class_of_bucket};
 
 /// Slowest calls that are kept of each function.
@@ -33,19 +35,12 @@ pub struct Function {
     pub size: u64,
     /// What a call costs the program, about, where that is known.
     pub cost: Option<CallCost>,
-    /// Calls of any ending.
-    pub calls: u64,
+    /// Its calls. Of those that are nested in another one of them, the time is not in the inclusive time, as far as
+    /// callers are known.
+    pub sums: Sums,
     /// Calls without a record, beside these: counted, and about so many not seen.
     pub without_record: WithoutRecord,
-    /// Calls that were not timed, as their return was not observed.
-    pub unseen: u64,
-    /// Calls that were left by an exception or a jump.
-    pub unwound: u64,
-    /// Time in its calls that are not nested in another one of them, as far as callers are known.
-    pub inclusive: u64,
-    /// Time in its calls without traced callees.
-    pub exclusive: u64,
-    /// What tracing took of that, in its calls and around those that they made, as far as it is known.
+    /// What tracing took of its exclusive time, in its calls and around those that they made, as far as it is known.
     tracing: u64,
     /// What its calls counted, by counter, under the same rules as the times; empty where nothing is counted.
     pub counts: Vec<Count>,
@@ -53,10 +48,6 @@ pub struct Function {
     pub lost: u64,
     /// Its last minute.
     pub history: History,
-    timed: u64,
-    sum: u64,
-    max: Option<u64>,
-    latency: Latency,
     percentiles: Cell<Percentiles>,
     slowest: Vec<Slow>,
 }
@@ -114,6 +105,14 @@ impl WithoutRecord {
     }
 }
 
+impl Deref for Function {
+    type Target = Sums;
+
+    fn deref(&self) -> &Sums {
+        &self.sums
+    }
+}
+
 impl Function {
     /// Calls with and without a record.
     pub fn all_calls(&self) -> u64 {
@@ -132,20 +131,12 @@ impl Function {
             exit,
             size,
             cost: None,
-            calls: 0,
+            sums: Sums::default(),
             without_record: WithoutRecord::default(),
-            unseen: 0,
-            unwound: 0,
-            inclusive: 0,
-            exclusive: 0,
             tracing: 0,
             counts: Vec::new(),
             lost: 0,
             history: History::default(),
-            timed: 0,
-            sum: 0,
-            max: None,
-            latency: Latency::default(),
             percentiles: Cell::default(),
             slowest: Vec::new(),
         }
@@ -154,43 +145,24 @@ impl Function {
     /// Adds a call that ended in a slot of time; its inclusive time is added when its callers are
     /// known.
     pub fn add(&mut self, call: &Call, slot: u64) {
-        self.calls += 1;
-        self.unseen += u64::from(!call.is_timed());
-        self.exclusive = self.exclusive.saturating_add(call.exclusive().unwrap_or(0));
+        self.sums.add_call(call, false);
         self.take_off(call.duration.filter(|&duration| duration > 0).and(self.cost).map_or(0, |cost| cost.inner));
-        let duration = ended_after(call);
-        self.history.add(slot, duration);
-        let Some(duration) = duration else { return };
-        self.unwound += u64::from(call.ending == Ending::Unwound);
-        self.timed += 1;
-        self.sum = self.sum.saturating_add(duration);
-        self.max = self.max.max(Some(duration));
-        self.latency.record(duration);
+        self.history.add(slot, ended_after(call));
         self.note(call);
     }
 
     /// Adds calls that were folded, in a slot of time if that is known; `is_outermost` unless they
     /// are nested in other calls of this function.
     pub fn fold(&mut self, more: &PathProfile, is_outermost: bool, slot: Option<u64>) {
-        self.calls += more.calls;
-        self.unseen += more.unseen;
-        self.unwound += more.unwound;
+        self.sums.add_profile(more, is_outermost);
         if is_outermost {
-            self.inclusive = self.inclusive.saturating_add(more.inclusive);
-            add_inclusive(&mut self.counts, more.counts.iter().copied());
+            Count::add_inclusive(&mut self.counts, more.counts.iter().copied());
         }
-        add_exclusive(&mut self.counts, more.counts.iter().copied());
-        self.exclusive = self.exclusive.saturating_add(more.exclusive);
+        Count::add_exclusive(&mut self.counts, more.counts.iter().copied());
         let timed = more.calls.saturating_sub(more.unseen);
         self.take_off(self.cost.map_or(0, |cost| cost.inner.saturating_mul(timed)));
         if let Some(slot) = slot {
             self.history.fold(slot, more.calls, &more.histogram);
-        }
-        if more.timed > 0 {
-            self.timed += more.timed;
-            self.sum = self.sum.saturating_add(more.inclusive.saturating_sub(more.open_time));
-            self.max = self.max.max(more.max);
-            self.latency.record_folded(&more.histogram);
         }
     }
 
@@ -234,7 +206,7 @@ impl Function {
 
     /// One of its sums over times in nanoseconds; absent where none of its calls was timed.
     pub fn time(&self, sum: u64) -> Option<u64> {
-        (self.calls > self.unseen).then_some(sum)
+        (self.calls > self.untimed()).then_some(sum)
     }
 
     /// The part of its time without traced callees, from 0 to 1, in which its threads were on no CPU, where that is known.
@@ -243,30 +215,15 @@ impl Function {
         (self.exclusive > 0).then(|| 1.0 - on_cpu.min(self.exclusive) as f64 / self.exclusive as f64)
     }
 
-    /// Calls that ended and were timed, which the mean and the percentiles are of.
-    pub fn timed(&self) -> u64 {
-        self.timed
-    }
-
-    /// The mean duration.
-    pub fn mean(&self) -> Option<u64> {
-        self.sum.checked_div(self.timed)
-    }
-
-    /// The longest duration.
-    pub fn max(&self) -> Option<u64> {
-        self.max
-    }
-
     /// Whether percentiles are upper bounds, as durations are known to a power of two.
     pub fn has_bounds(&self) -> bool {
-        self.latency.is_folded()
+        self.sums.latency.is_folded()
     }
 
     /// Calls with a duration, by class of durations.
     pub fn durations(&self) -> [u64; CLASSES] {
         let mut classes = [0; CLASSES];
-        for (bucket, calls) in self.latency.buckets() {
+        for (bucket, calls) in self.sums.latency.buckets() {
             classes[class_of_bucket(bucket)] += calls;
         }
         classes
@@ -284,23 +241,23 @@ impl Function {
 
     /// About [`p50`](Function::p50), to sort by: not computed anew for each call.
     pub fn about_p50(&self) -> Option<u64> {
-        self.percentiles(self.timed / 32).map(|of| of.p50)
+        self.percentiles(self.timed() / 32).map(|of| of.p50)
     }
 
     /// About [`p99`](Function::p99), to sort by: not computed anew for each call.
     pub fn about_p99(&self) -> Option<u64> {
-        self.percentiles(self.timed / 32).map(|of| of.p99)
+        self.percentiles(self.timed() / 32).map(|of| of.p99)
     }
 
     /// Percentiles that miss at most so many of the last durations.
     fn percentiles(&self, missing: u64) -> Option<Percentiles> {
         let max = self.max?;
         let known = self.percentiles.get();
-        if self.timed - known.timed <= missing {
+        if self.timed() - known.timed <= missing {
             return Some(known);
         }
-        let of = |percent| self.latency.percentile(percent).unwrap_or(max).min(max);
-        let fresh = Percentiles { timed: self.timed, p50: of(50.0), p99: of(99.0) };
+        let of = |percent| self.sums.latency.percentile(percent).unwrap_or(max).min(max);
+        let fresh = Percentiles { timed: self.timed(), p50: of(50.0), p99: of(99.0) };
         self.percentiles.set(fresh);
         Some(fresh)
     }

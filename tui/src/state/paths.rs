@@ -8,8 +8,6 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 use rtrace_model::{Count, RegionId, Totals};
 
-use super::counters::{add_exclusive, add_inclusive};
-
 /// Names a node of a [`Paths`].
 pub type PathIndex = u32;
 
@@ -116,8 +114,7 @@ impl Paths {
         if self.counts.len() <= index {
             self.counts.resize(index + 1, Vec::new());
         }
-        add_inclusive(&mut self.counts[index], counts.iter().copied());
-        add_exclusive(&mut self.counts[index], counts.iter().copied());
+        Count::add_all(&mut self.counts[index], counts.iter().copied());
     }
 
     /// Adds what another tree's calls counted, whose nodes are linked to those of this one.

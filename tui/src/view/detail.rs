@@ -374,7 +374,7 @@ fn key_of(slow: &Slow) -> (LocationId, u64) {
 
 fn draw_name(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State) {
     let theme = canvas.theme;
-    let untimed = match function.unseen {
+    let untimed = match function.untimed() {
         0 => String::new(),
         untimed => format!("  {} not timed", counted(untimed, "call")),
     };
@@ -401,7 +401,7 @@ fn facts<'a>(function: &Function, state: &State, counted: &'a [Figure]) -> Vec<(
         ("mean", known(function.mean())),
         ("p50", percentile(function.p50())),
         ("p99", percentile(function.p99())),
-        ("max", known(function.max())),
+        ("max", known(function.max)),
     ];
     if function.is_mostly_tracing() {
         facts.push(("without tracing", time(function.own())));

@@ -219,8 +219,8 @@ pub const COLUMNS: [Figure; 13] = [
     },
     Figure {
         column: TableColumn::number("max", 10, 144),
-        text: |_, function| Cell::duration(function.max(), ""),
-        order: |_, a, b| b.max().cmp(&a.max()),
+        text: |_, function| Cell::duration(function.max, ""),
+        order: |_, a, b| b.max.cmp(&a.max),
     },
     Figure {
         column: TableColumn::number("lost", 9, 210),

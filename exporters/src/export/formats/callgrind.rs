@@ -2,15 +2,13 @@
 //! of caller and callee. See <https://valgrind.org/docs/manual/cl-format.html>.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use rtrace_model::{Reading, RegionId, escape};
+use rtrace_model::{RegionId, escape};
 
 use super::super::format::{ExportFormat, Form};
-use super::super::paths::{ExportPaths, Path};
+use super::super::paths::ExportPaths;
 use super::super::remarks::remarks;
-use super::super::step::PathStep;
 use super::super::{Excerpt, ExportError};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
@@ -24,36 +22,8 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     form: Form::File(write),
 };
 
-/// Sums of a function or of a pair of functions; costs are time and one for each metric.
-#[derive(Default)]
-struct CostSum {
-    calls: u64,
-    costs: Vec<u64>,
-}
-
-impl CostSum {
-    fn add(&mut self, calls: u64, costs: impl IntoIterator<Item = u64>) {
-        self.calls += calls;
-        for (place, cost) in costs.into_iter().enumerate() {
-            match self.costs.get_mut(place) {
-                Some(sum) => *sum = sum.saturating_add(cost),
-                None => self.costs.push(cost),
-            }
-        }
-    }
-}
-
 fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = ExportPaths::of_functions(source)?;
-    let mut functions: BTreeMap<RegionId, CostSum> = BTreeMap::new();
-    let mut pairs: BTreeMap<(RegionId, RegionId), CostSum> = BTreeMap::new();
-    for path in &paths.all {
-        let PathStep::Function(callee) = path.step else { continue };
-        functions.entry(callee).or_default().add(path.calls(), own(path));
-        if let Some(PathStep::Function(caller)) = path.parent.map(|parent| paths.all[parent].step) {
-            pairs.entry((caller, callee)).or_default().add(path.calls(), inclusive(path));
-        }
-    }
+    let (functions, pairs) = ExportPaths::graph(source)?;
 
     writeln!(output, "# callgrind format\nversion: 1\ncreator: rtrace {}", source.header().rtrace_version)?;
     writeln!(output, "cmd: {}", escape(&source.header().command_line.join(" ")))?;
@@ -69,22 +39,14 @@ fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError
     for (&caller, sum) in &functions {
         writeln!(output)?;
         position(source, output, ["ob", "fl", "fn"], caller)?;
-        costs(output, sum)?;
+        costs(output, sum.exclusive, sum.readings.iter().map(|reading| reading.exclusive()))?;
         for ((_, callee), sum) in pairs.range((caller, RegionId(0))..=(caller, RegionId(u32::MAX))) {
             position(source, output, ["cob", "cfi", "cfn"], *callee)?;
-            writeln!(output, "calls={} 0", sum.calls)?;
-            costs(output, sum)?;
+            writeln!(output, "calls={} 0", sum.calls())?;
+            costs(output, sum.inclusive, sum.readings.iter().map(|reading| reading.inclusive))?;
         }
     }
     Ok(())
-}
-
-fn own(path: &Path) -> impl Iterator<Item = u64> {
-    std::iter::once(path.exclusive).chain(path.readings.iter().map(|reading| Reading::exclusive(*reading)))
-}
-
-fn inclusive(path: &Path) -> impl Iterator<Item = u64> {
-    std::iter::once(path.inclusive).chain(path.readings.iter().map(|reading| reading.inclusive))
 }
 
 /// Says which library and function the next costs are of. Functions of one name are told apart by
@@ -104,10 +66,10 @@ fn name(name: &str) -> Cow<'_, str> {
     }
 }
 
-fn costs(output: &mut dyn Write, sum: &CostSum) -> io::Result<()> {
-    write!(output, "0")?;
-    for cost in &sum.costs {
-        write!(output, " {cost}")?;
+fn costs(output: &mut dyn Write, time: u64, counts: impl Iterator<Item = u64>) -> io::Result<()> {
+    write!(output, "0 {time}")?;
+    for count in counts {
+        write!(output, " {count}")?;
     }
     writeln!(output)
 }

@@ -1,15 +1,13 @@
 //! The call graph in Graphviz' language: a node per function, an edge per pair of caller and callee.
 //! See <https://graphviz.org/doc/info/lang.html>.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
-use rtrace_model::{RegionId, counted, escape};
+use rtrace_model::{counted, escape};
 
 use super::super::format::{ExportFormat, Form};
 use super::super::paths::{ExportPaths, readable, remarkable};
 use super::super::remarks::remarks;
-use super::super::step::PathStep;
 use super::super::{Excerpt, ExportError};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
@@ -23,32 +21,8 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     form: Form::File(write),
 };
 
-/// Sums of a function or of a pair of functions.
-#[derive(Default)]
-struct Sum {
-    endings: [u64; 4],
-    inclusive: u64,
-    exclusive: u64,
-}
-
 fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = ExportPaths::of_functions(source)?;
-    let mut nodes: BTreeMap<RegionId, Sum> = BTreeMap::new();
-    let mut edges: BTreeMap<(RegionId, RegionId), Sum> = BTreeMap::new();
-    for path in &paths.all {
-        let PathStep::Function(callee) = path.step else { continue };
-        let caller = path.parent.map(|parent| paths.all[parent].step);
-        let edge = match caller {
-            Some(PathStep::Function(caller)) => Some(edges.entry((caller, callee)).or_default()),
-            _ => None,
-        };
-        for sum in edge.into_iter().chain([nodes.entry(callee).or_default()]) {
-            sum.endings.iter_mut().zip(path.endings).for_each(|(sum, calls)| *sum += calls);
-            sum.inclusive = sum.inclusive.saturating_add(path.inclusive);
-            sum.exclusive = sum.exclusive.saturating_add(path.exclusive);
-        }
-    }
-
+    let (nodes, edges) = ExportPaths::graph(source)?;
     let whole = nodes.values().map(|sum| sum.exclusive).fold(0, u64::saturating_add).max(1);
     writeln!(output, "digraph calls {{")?;
     for (name, text) in remarks(source)? {

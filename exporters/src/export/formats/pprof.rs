@@ -90,7 +90,7 @@ fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError
             PathStep::Function(region) => {
                 let library = source.region(region).map(|region| region.library);
                 regions.insert(region, library);
-                if path.calls() > 0 {
+                if path.figures.calls() > 0 {
                     profile.sample(&paths, place, path);
                 }
             }
@@ -145,10 +145,12 @@ impl Profile<'_> {
             PathStep::Program(_) | PathStep::Thread(_) => None,
         });
         sample.packed(field::SAMPLE_LOCATIONS, locations);
-        let own = self.is_corrected.then(|| path.own());
+        let figures = &path.figures;
+        let own = self.is_corrected.then(|| figures.own());
         let readings = (0..self.source.call_metrics().len())
-            .map(|metric| path.readings.get(metric).map_or(0, |reading| reading.exclusive()));
-        sample.packed(field::SAMPLE_VALUES, [path.calls(), path.exclusive].into_iter().chain(own).chain(readings));
+            .map(|metric| figures.readings.get(metric).map_or(0, |reading| reading.exclusive()));
+        sample
+            .packed(field::SAMPLE_VALUES, [figures.calls(), figures.exclusive].into_iter().chain(own).chain(readings));
         for path in paths.upward(place) {
             let PathStep::Thread(location) = path.step else { continue };
             let source = self.source;
