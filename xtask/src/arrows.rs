@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use toml::{Table, Value};
 
 /// The folder of each package, with the folders of those that it may import.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("model", &[]),
     ("bpf", &["model"]),
     ("symbolizer", &["model"]),
@@ -25,7 +25,6 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "model",
             "bpf",
             "symbolizer",
-            "profile",
             "exporters",
             "tui",
             "tracer",
