@@ -8,10 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::*;
-use rtrace_exporters::{
-    Destination, Error, FORMATS, Selection, Trace, TraceSet, TraceWriter, export,
+use rtrace_exporters::{Destination, Error, FORMATS, Selection, Trace, TraceSet, TraceWriter, export};
+use rtrace_model::{
+    Batch, Call, CallValues, Definition, EventKind, LocationId, Loss, LossReason, RegionId, Sink, Summary, Value,
+    ValueBatch, ValueColumn, ValueType, Values,
 };
-use rtrace_model::{Batch, Call, Definition, EventKind, LocationId, Loss, LossReason, RegionId, Sink, Summary, ValueBatch, ValueColumn, ValueType, Values, CallValues, Value};
 
 fn column(region: u32, position: u32, name: &str, value_type: ValueType) -> Definition {
     Definition::ValueColumn(ValueColumn {

@@ -217,3 +217,34 @@ impl From<PathProfile> for FoldedPath {
         FoldedPath { profile, detail: None }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_new_of_a_path_and_what_was_known_are_all_of_it() {
+        let count = |inclusive, exclusive| Count { inclusive, exclusive };
+        let mut before = PathProfile { calls: 3, timed: 2, open: 1, inclusive: 30, ..PathProfile::default() };
+        (before.exclusive, before.open_time, before.min, before.max) = (20, 5, Some(4), Some(21));
+        (before.histogram[3], before.counts) = (2, vec![count(7, 5)]);
+        let mut now = PathProfile { calls: 9, timed: 7, unwound: 1, unseen: 2, inclusive: 100, ..before.clone() };
+        (now.open, now.open_time, now.exclusive, now.min, now.counts) = (0, 0, 70, Some(1), vec![count(9, 9)]);
+        now.histogram[3] = 6;
+        let more = now.since(&before);
+        assert_eq!((more.calls, more.timed, more.unwound, more.open, more.unseen), (6, 5, 1, 0, 2));
+        assert_eq!((more.inclusive, more.exclusive, more.open_time), (70, 50, 0));
+        assert_eq!((more.min, more.max, more.histogram[3]), (Some(1), Some(21), 4));
+        let mut counts = before.counts;
+        Count::add_all(&mut counts, more.counts.iter().copied());
+        assert_eq!(counts, now.counts);
+        assert_eq!(now.since(&PathProfile::default()), now);
+    }
+
+    #[test]
+    fn counts_of_more_counters_make_room() {
+        let mut sums = vec![Count { inclusive: 1, exclusive: 1 }];
+        Count::add_exclusive(&mut sums, [Count { inclusive: 5, exclusive: 3 }; 2].into_iter());
+        assert_eq!(sums, [Count { inclusive: 1, exclusive: 4 }, Count { inclusive: 0, exclusive: 3 }]);
+    }
+}

@@ -127,3 +127,89 @@ impl Sums {
         self.latency.percentile(percent).min(self.max)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rtrace_model::{PathDetail, histogram_bucket};
+
+    use super::*;
+
+    /// A call of that ending; its duration and the time in callees count where it was timed.
+    fn call(ending: usize, duration: u64, child: u64) -> Call {
+        let ending = Ending::ALL[ending];
+        let duration = Some(duration).filter(|_| ending != Ending::Unseen);
+        Call { duration, child, ending, ..Call::default() }
+    }
+
+    /// The calls as one path, as a recorder folds them.
+    fn folded(calls: &[Call], has_durations: bool) -> FoldedPath {
+        let mut path = PathProfile::default();
+        let mut durations = Latency::default();
+        for call in calls {
+            path.calls += 1;
+            let Some(duration) = call.duration else {
+                path.unseen += 1;
+                continue;
+            };
+            path.inclusive += duration;
+            path.exclusive += duration.saturating_sub(call.child);
+            if call.ending == Ending::Open {
+                path.open += 1;
+                path.open_time += duration;
+                continue;
+            }
+            path.timed += 1;
+            path.unwound += u64::from(call.ending == Ending::Unwound);
+            path.min = path.min.into_iter().chain([duration]).min();
+            path.max = path.max.max(Some(duration));
+            path.histogram[histogram_bucket(duration)] += 1;
+            durations.record(duration);
+        }
+        let detail = PathDetail { durations: durations.listed(), ..PathDetail::default() };
+        FoldedPath { profile: path, detail: has_durations.then_some(detail) }
+    }
+
+    /// All that is known of sums, and the median where durations are known as well as `of` does.
+    fn known(sums: &Sums, of: &Sums) -> (u64, [u64; 4], [u64; 3], [Option<u64>; 4]) {
+        let median = sums.percentile(50.0).filter(|_| sums.latency.is_folded() == of.latency.is_folded());
+        let Sums { calls, endings, inclusive, exclusive, ended, min, max, .. } = *sums;
+        (calls, endings, [inclusive, exclusive, ended], [min, max, sums.mean(), median])
+    }
+
+    proptest! {
+        #[test]
+        fn calls_add_up_to_the_same_one_by_one_by_path_and_in_parts(
+            calls in prop::collection::vec((0..4_usize, 0..5_000_u64, 0..6_000_u64), 1..60),
+            split in any::<prop::sample::Index>(),
+            has_durations in any::<bool>(),
+        ) {
+            let calls: Vec<Call> = calls.into_iter().map(|(ending, duration, child)| call(ending, duration, child)).collect();
+            let (mut single, mut parts) = (Sums::default(), [Sums::default(), Sums::default()]);
+            let split = split.index(calls.len());
+            for (place, call) in calls.iter().enumerate() {
+                single.add_call(call, true);
+                parts[usize::from(place < split)].add_call(call, true);
+            }
+            let [mut merged, other] = parts;
+            merged.merge(&other);
+            prop_assert_eq!(known(&merged, &single), known(&single, &merged));
+            let path = folded(&calls, has_durations);
+            let mut of_path = Sums::default();
+            of_path.add(Visited::Path(&path), true);
+            prop_assert_eq!(known(&of_path, &single), known(&single, &of_path));
+        }
+    }
+
+    #[test]
+    fn what_is_within_others_adds_no_inclusive_time_and_what_is_around_adds_nothing() {
+        let measured = rtrace_model::Measured { call: call(0, 10, 4), readings: Box::default(), values: None };
+        let mut sums = Sums::default();
+        sums.add(Visited::Around(&measured), true);
+        assert_eq!((sums.calls, sums.inclusive), (0, 0));
+        sums.add(Visited::One(&measured), true);
+        sums.add(Visited::One(&measured), false);
+        assert_eq!((sums.calls, sums.inclusive, sums.exclusive, sums.ended), (2, 10, 12, 20));
+        assert_eq!((sums.timed(), sums.untimed(), sums.of_ending(Ending::Returned)), (2, 0, 2));
+    }
+}

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_model::{Call, Ending, Measured, Reading, RegionId, Timestamp, Totals, format_ns};
+use rtrace_model::{Call, Ending, Measured, Reading, RegionId, Timestamp, format_ns};
 
 use super::ExportError;
 use super::nesting::Visitor;
@@ -37,21 +37,23 @@ pub(super) struct PathFigures {
 }
 
 impl PathFigures {
-    fn of(Measured { call, readings, .. }: &Measured) -> PathFigures {
-        let mut endings = [0; 4];
-        endings[call.ending as usize] = 1;
-        let Totals { inclusive, exclusive, .. } = Totals::of(call);
-        PathFigures { endings, inclusive, exclusive, tracing: 0, readings: readings.to_vec() }
+    fn add_call(&mut self, Measured { call, readings, .. }: &Measured) {
+        self.endings[call.ending as usize] += 1;
+        self.add_sums(call.duration.unwrap_or(0), call.exclusive().unwrap_or(0), readings);
     }
 
     fn add(&mut self, other: &PathFigures) {
         self.endings.iter_mut().zip(other.endings).for_each(|(sum, calls)| *sum += calls);
-        self.inclusive = self.inclusive.saturating_add(other.inclusive);
-        self.exclusive = self.exclusive.saturating_add(other.exclusive);
-        if self.readings.len() < other.readings.len() {
-            self.readings.resize(other.readings.len(), Reading::default());
+        self.add_sums(other.inclusive, other.exclusive, &other.readings);
+    }
+
+    fn add_sums(&mut self, inclusive: u64, exclusive: u64, readings: &[Reading]) {
+        self.inclusive = self.inclusive.saturating_add(inclusive);
+        self.exclusive = self.exclusive.saturating_add(exclusive);
+        if self.readings.len() < readings.len() {
+            self.readings.resize(readings.len(), Reading::default());
         }
-        for (sum, reading) in self.readings.iter_mut().zip(&other.readings) {
+        for (sum, reading) in self.readings.iter_mut().zip(readings) {
             sum.inclusive = sum.inclusive.saturating_add(reading.inclusive);
             sum.child = sum.child.saturating_add(reading.child);
         }
@@ -187,7 +189,7 @@ impl Visitor for PathFolding<'_, '_> {
     fn leave(&mut self, _: Timestamp, measured: &Measured) -> Result<(), ExportError> {
         let OpenPath { place, .. } = self.open.pop().expect("a call is entered before it is left");
         self.take_off(place, &measured.call);
-        self.paths.all[place].figures.add(&PathFigures::of(measured));
+        self.paths.all[place].figures.add_call(measured);
         Ok(())
     }
 }

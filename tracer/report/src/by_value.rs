@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{CallValues, Library, RegionId, Value as Known, ValueColumn, counted, escape, grouped};
+use rtrace_model::{CallValues, RegionId, Value as Known, ValueColumn, counted, escape, grouped};
 
 use super::Error;
-use super::key::{HIDDEN, RowId};
+use super::key::{FUNCTION, HIDDEN, RowId, function};
 use super::people::Note;
-use super::table::{Column, Datum, RecordedValue, Shown};
+use super::table::{Column, Datum, RecordedValue};
 
 /// Rows that are told apart; with a histogram of 50 kB each they would take 800 MB.
 const MOST_ROWS: usize = 1 << 14;
@@ -116,13 +116,8 @@ impl NameSums {
 
 impl<'a> ByValue<'a> {
     pub(super) fn new(asked: NameSums, trace: &'a TraceSet) -> ByValue<'a> {
-        let columns = vec![
-            Column::label("region", "region").shown(Shown::Never),
-            Column::label("file_offset", "file offset").shown(Shown::Never),
-            Column::label("library", "library").rank(4),
-            Column::name("function", "function"),
-            Column { key: "value", ..Column::name("value", asked.heading().leak()) },
-        ];
+        let value = Column { key: "value", ..Column::name("value", asked.heading().leak()) };
+        let columns = [FUNCTION.as_slice(), &[value]].concat();
         ByValue { trace, asked, rows: Vec::new(), keys: HashMap::new(), columns: columns.leak() }
     }
 
@@ -174,16 +169,8 @@ impl<'a> ByValue<'a> {
                 Datum::Name("[more]".to_owned()),
             ];
         };
-        let known = self.trace.region(*region);
-        let library = known.and_then(|region| self.trace.library(region.library)).map(Library::name);
-        let name = |name: Option<&str>| Datum::Name(name.unwrap_or("[unknown]").to_owned());
-        vec![
-            Datum::Id(region.0.into()),
-            known.map_or(Datum::Absent, |region| Datum::Id(region.file_offset)),
-            name(library),
-            name(known.map(|region| region.name.as_str())),
-            cell.clone().map_or(Datum::Absent, Datum::Recorded),
-        ]
+        let value = cell.clone().map_or(Datum::Absent, Datum::Recorded);
+        function(self.trace, *region).into_iter().chain([value]).collect()
     }
 }
 

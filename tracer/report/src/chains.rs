@@ -5,12 +5,12 @@
 
 use foldhash::HashMap;
 use rtrace_exporters::{ChainId, Led, TraceSet, Untraced};
-use rtrace_model::{CallSite, CallSiteId, ContextId, Library, RegionId};
+use rtrace_model::{CallSite, CallSiteId, ContextId, RegionId};
 use rtrace_profile::Caller;
 use std::borrow::Cow;
 
-use super::key::{LEFT_OUT, RowId};
-use super::table::{Column, Datum, Shown};
+use super::key::{FUNCTION, LEFT_OUT, RowId, function};
+use super::table::{Column, Datum};
 
 /// Rows that are told apart; with a histogram of 50 kB each they would take 800 MB.
 const MOST_ROWS: usize = 1 << 14;
@@ -110,12 +110,7 @@ impl<'a> Chains<'a> {
     }
 
     pub(super) fn columns(&self) -> &'static [Column] {
-        const CALLER: [Column; 4] = [
-            Column::label("region", "region").shown(Shown::Never),
-            Column::label("library", "library").rank(4),
-            Column::name("function", "function"),
-            Column::name("caller", "called by"),
-        ];
+        const CALLER: [Column; 4] = [FUNCTION[0], FUNCTION[2], FUNCTION[3], Column::name("caller", "called by")];
         const PATH: [Column; 4] = [CALLER[0], CALLER[1], CALLER[2], Column::name("callers", "called by")];
         const SITE: [Column; 4] = [CALLER[0], CALLER[1], CALLER[2], Column::name("call_site", "called at")];
         match self.depth {
@@ -130,7 +125,6 @@ impl<'a> Chains<'a> {
         let Some(&ChainLink { from, via, region }) = self.links.get(key as usize) else {
             return vec![Datum::Absent, Datum::Absent, Datum::Name("[more]".to_owned()), Datum::Absent];
         };
-        let library = self.trace.region(region).and_then(|region| self.trace.library(region.library));
         let mut callers: Vec<String> = Vec::new();
         let mut next = from;
         callers.extend(via.into_iter().flat_map(|via| self.names_of(via)));
@@ -157,12 +151,9 @@ impl<'a> Chains<'a> {
                 }
             };
         }
-        vec![
-            Datum::Id(region.0.into()),
-            Datum::Name(library.map_or("[unknown]", Library::name).to_owned()),
-            Datum::Name(self.name(region).to_owned()),
-            if callers.is_empty() { Datum::Absent } else { Datum::Name(callers.join(" < ")) },
-        ]
+        let [region, _, library, name] = function(self.trace, region);
+        let callers = if callers.is_empty() { Datum::Absent } else { Datum::Name(callers.join(" < ")) };
+        vec![region, library, name, callers]
     }
 
     /// The untraced functions of a chain, the nearest first.
@@ -188,9 +179,5 @@ impl<'a> Chains<'a> {
     /// Where its library is not told beside it.
     fn name_alone(&self, region: RegionId) -> String {
         self.trace.function(region).map_or_else(|| "[unknown]".to_owned(), Cow::into_owned)
-    }
-
-    fn name(&self, region: RegionId) -> &str {
-        self.trace.region(region).map_or("[unknown]", |region| region.name.as_str())
     }
 }

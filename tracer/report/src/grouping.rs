@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
+use rtrace_model::{LibraryId, Location, LocationId, Loss, Process, RegionId};
 use rtrace_profile::{Caller, Visited};
 
 use super::by_value::{ByValue, NameSums};
 use super::chains::{ChainDepth, Chains};
-use super::key::{RowId, UNKNOWN};
+use super::key::{FUNCTION, RowId, UNKNOWN, function, name};
 use super::table::{Column, Datum, Shown};
 use super::{By, Error};
 
@@ -118,12 +118,6 @@ impl<'a> Grouping<'a> {
 
     /// What a row is, its name last.
     pub(super) fn columns(&self) -> &'static [Column] {
-        const FUNCTION: [Column; 4] = [
-            Column::label("region", "region").shown(Shown::Never),
-            Column::label("file_offset", "file offset").shown(Shown::Never),
-            Column::label("library", "library").rank(4),
-            Column::name("function", "function"),
-        ];
         const LIBRARY: [Column; 1] = [Column::name("library", "library")];
         const HOST: Column = Column::label("host", "host").rank(1).shown(Shown::IfNotZero);
         const RANK: Column = Column::label("rank", "rank").shown(Shown::IfNotZero);
@@ -150,21 +144,11 @@ impl<'a> Grouping<'a> {
 
     /// The values of [`columns`](Grouping::columns).
     pub(super) fn labels(&self, key: RowId) -> Vec<Datum> {
-        let name = |name: Option<&str>| Datum::Name(name.unwrap_or("[unknown]").to_owned());
         let number = |number: Option<u32>| number.map_or(Datum::Absent, |number| Datum::Id(number.into()));
         match self {
             Grouping::Chain(chains) => chains.labels(key),
             Grouping::Value(by_value) => by_value.labels(key),
-            Grouping::Function(trace) => {
-                let region = trace.region(RegionId(key));
-                let library = region.and_then(|region| trace.library(region.library));
-                vec![
-                    number(Some(key)),
-                    region.map_or(Datum::Absent, |region| Datum::Id(region.file_offset)),
-                    name(library.map(Library::name)),
-                    name(region.map(|region| region.name.as_str())),
-                ]
-            }
+            Grouping::Function(trace) => function(trace, RegionId(key)).to_vec(),
             Grouping::Library(trace) => {
                 let library = trace.library(LibraryId(key));
                 vec![name(library.map(|library| library.path.as_str()))]

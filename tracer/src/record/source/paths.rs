@@ -64,11 +64,7 @@ impl Paths {
         open.calls += 1;
         open.inclusive += duration;
         open.exclusive += exclusive;
-        open.counts.resize(readings.len(), Count::default());
-        for (count, reading) in open.counts.iter_mut().zip(readings) {
-            count.inclusive += reading.inclusive;
-            count.exclusive += reading.exclusive();
-        }
+        Count::add_all(&mut open.counts, readings.iter().map(|&reading| Count::from(reading)));
     }
 
     /// The paths that are new or have more calls than when last read.
@@ -89,10 +85,7 @@ impl Paths {
                 record.inclusive += open.inclusive;
                 record.exclusive += open.exclusive;
                 record.open += open.inclusive;
-                for (count, open) in counts.iter_mut().zip(&open.counts) {
-                    count.inclusive += open.inclusive;
-                    count.exclusive += open.exclusive;
-                }
+                Count::add_all(&mut counts, open.counts.iter().copied());
             }
             let before = self.told.insert(place, record.endings);
             if before != Some(record.endings) {
