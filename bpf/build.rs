@@ -14,12 +14,17 @@ const SANITIZERS: [&str; 3] = ["-fsanitize=address,undefined", "-fno-sanitize-re
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    // The programs' line information has the paths of their sources: the same bytes from every folder.
+    let here = env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let paths = format!("-ffile-prefix-map={here}=bpf");
     for name in ["rtrace", "step", "plain", "sampling"] {
         SkeletonBuilder::new()
             .source(format!("kernel/{name}.bpf.c"))
             .obj(out.join(format!("{name}.bpf.o")))
             .clang_args(
-                ["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"].iter().chain(&FOLDERS),
+                ["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", &paths]
+                    .iter()
+                    .chain(&FOLDERS),
             )
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .expect("the BPF programs compile (needs clang, 14 or newer)");

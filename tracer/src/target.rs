@@ -2,6 +2,7 @@
 //! that rtrace places.
 
 pub(crate) mod address_spaces;
+pub mod cgroups;
 pub(crate) mod code;
 pub mod command;
 pub(crate) mod copies;

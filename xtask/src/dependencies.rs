@@ -2,7 +2,7 @@
 //!
 //! `cargo deny` checks more, and takes minutes to install; this takes a second and needs nothing but cargo.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
@@ -24,14 +24,18 @@ struct Metadata {
     packages: Vec<Package>,
 }
 
+/// A package that is compiled.
 #[derive(Debug, Default, Deserialize)]
-struct Package {
-    name: String,
-    version: String,
-    license: Option<String>,
+pub struct Package {
+    pub name: String,
+    pub version: String,
+    /// A licence expression.
+    pub license: Option<String>,
     /// `None` for our own.
-    source: Option<String>,
+    pub source: Option<String>,
     rust_version: Option<String>,
+    /// Path of its manifest.
+    pub manifest_path: PathBuf,
 }
 
 /// Checks the packages of all workspaces and names all faults.
@@ -55,7 +59,11 @@ pub fn check() -> Result<()> {
     Ok(())
 }
 
-fn packages(manifest: &Path) -> Result<Vec<Package>> {
+/// All packages of a workspace, with those that it is built with.
+///
+/// # Errors
+/// cargo cannot tell.
+pub fn packages(manifest: &Path) -> Result<Vec<Package>> {
     let arguments = ["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"];
     let text = process::output(process::cargo(&arguments).arg("--manifest-path").arg(manifest))?;
     let metadata: Metadata = serde_json::from_str(&text).context("failed to understand `cargo metadata`")?;
@@ -64,7 +72,7 @@ fn packages(manifest: &Path) -> Result<Vec<Package>> {
 
 fn faults_of(package: &Package) -> Vec<String> {
     let mut faults = Vec::new();
-    let Package { name, version, license, source, rust_version } = package;
+    let Package { name, version, license, source, rust_version, .. } = package;
     match license.as_deref() {
         Some(license) if is_allowed(license) => {}
         Some(license) => faults.push(format!("{name} {version}: licence `{license}`")),

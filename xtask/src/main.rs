@@ -5,6 +5,7 @@ mod bench;
 mod counts;
 mod demo;
 mod dependencies;
+mod dist;
 mod files;
 mod fuzz;
 mod lines;
@@ -74,6 +75,8 @@ enum Task {
         #[arg(value_parser = clap::builder::PossibleValuesParser::new(bench::PARTS))]
         parts: Vec<String>,
     },
+    /// Build what users install: a static binary, packages, a container image
+    Dist(dist::DistOptions),
     /// Run the tests that trace on kernels of other Debian releases, emulated
     Vm {
         /// Versions, as in tests/vm/kernels.toml; all if none is given
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Task::Lines => lines::run(),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Bench { rounds, parts } => bench::run(rounds, &parts),
+        Task::Dist(options) => dist::run(&options),
         Task::Vm { kernels, tests } => vm::run(&kernels, &tests),
         Task::Zoo { programs } => zoo::run(&programs),
         Task::Soak(options) => soak::run(&options),

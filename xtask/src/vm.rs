@@ -9,10 +9,13 @@ mod kernels;
 mod package;
 mod verdict;
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 
 use crate::{packages, process};
 use image::GuestImage;
+pub use image::pack;
 use kernels::Matrix;
 
 /// What fetching and booting kernels needs.
@@ -33,16 +36,38 @@ pub fn run(names: &[String], tests: &[String]) -> Result<()> {
     packages::require(&[packages::BUILD, PACKAGES].concat())?;
     let image = GuestImage::build(tests)?;
 
+    let parameters = [
+        ("RTRACE", image.rtrace.display().to_string()),
+        ("TESTS", image.tests.display().to_string()),
+        ("FILTERS", tests.join(",")),
+    ];
+
     let mut rows = Vec::new();
     for kernel in kernels {
         println!("\n{} ({})", kernel.name, kernel.suite);
-        let report = package::fetch(kernel).and_then(|file| guest::boot(kernel, &file, &image, tests))?;
+        let report = package::fetch(kernel).and_then(|file| guest::boot(kernel, &file, &image.file, &parameters))?;
         rows.push((kernel, report));
     }
 
     println!("\n{}", verdict::table(&rows));
     if rows.iter().any(|(kernel, report)| report.fault(kernel).is_some()) {
         bail!("failed to find every kernel as expected; their messages are in `{}`", folder().display());
+    }
+    Ok(())
+}
+
+/// Boots the kernel of this name with an image whose first program says how it went.
+///
+/// # Errors
+/// It does not boot, or something went wrong there.
+pub fn boot(name: &str, image: &Path) -> Result<()> {
+    packages::require(PACKAGES)?;
+    let matrix = Matrix::read()?;
+    for kernel in matrix.choose(&[name.to_owned()])? {
+        let report = package::fetch(kernel).and_then(|file| guest::boot(kernel, &file, image, &[]))?;
+        if let Some(fault) = report.fault(kernel) {
+            bail!("failed on kernel {name}: {fault}");
+        }
     }
     Ok(())
 }

@@ -119,7 +119,7 @@ pub enum Verb {
     Counters(CountersArgs),
     /// Remove probes left behind by a killed tracer
     Clean(Clean),
-    /// Check whether rtrace works on this machine
+    /// Check whether rtrace works here for this user
     Doctor(Doctor),
     /// Print shell completions
     Completions(Completions),
@@ -442,7 +442,7 @@ Commands:
   info         Show what was recorded, and whether it is complete
   counters     List the counters that work on this machine
   clean        Remove probes left behind by a killed tracer
-  doctor       Check whether rtrace works on this machine
+  doctor       Check whether rtrace works here for this user
   completions  Print shell completions
   help         Print this message or the help of the given subcommand(s)
 

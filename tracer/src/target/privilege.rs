@@ -306,6 +306,17 @@ pub fn become_able() -> String {
     format!("run it as root: sudo {}", words.join(" "))
 }
 
+/// How rtrace gets the capabilities that are missing for good: its file, where not everybody may execute that.
+pub fn enable() -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let executable = std::env::current_exe().unwrap_or_default();
+    let is_for_some = std::fs::metadata(&executable).is_ok_and(|file| file.permissions().mode() & 0o001 == 0);
+    if rustix::process::geteuid().is_root() || !is_for_some {
+        return become_able();
+    }
+    format!("sudo setcap cap_bpf,cap_perfmon,cap_checkpoint_restore=ep {}", shell_quote(executable))
+}
+
 /// A word as a shell reads it back.
 pub fn shell_quote(word: impl AsRef<OsStr>) -> String {
     let Some(word) = word.as_ref().to_str() else {

@@ -2,12 +2,14 @@
 //!
 //! Such a program gets nothing of root's: user and group ids, all supplementary groups, and the variables of the
 //! environment that name the user are another's before it is executed.
+//!
+//! Who a user is, is asked of the programs `getent` and `id`, which know every directory of users that the machine has.
+//! A static rtrace could not: the C library would load modules of another C library into it.
 
 use std::ffi::CString;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
-use std::process::Command;
-use std::{fmt, io};
+use std::process::{Command, Stdio};
+use std::{fmt, fs, io};
 
 use nix::unistd::{self, Gid, Uid};
 use rtrace_bpf::Observer;
@@ -41,11 +43,7 @@ impl User {
     /// # Errors
     /// There is none, or we may not be it.
     pub fn named(name: &str) -> Result<User, Error> {
-        let entry = match name.parse() {
-            Ok(uid) => unistd::User::from_uid(Uid::from_raw(uid)),
-            Err(_) => unistd::User::from_name(name),
-        };
-        let user = entry.ok().flatten().map(User::from).ok_or_else(|| Error::Unknown(name.to_owned()))?;
+        let user = User::known(name).ok_or_else(|| Error::Unknown(name.to_owned()))?;
         let own = (unistd::geteuid(), unistd::getegid());
         if !own.0.is_root() && own != (user.uid, user.gid) {
             return Err(Error::NotRoot(name.to_owned()));
@@ -56,8 +54,37 @@ impl User {
     /// The user of these ids, whether the system has a name for it or not.
     pub fn of(owner: Owner) -> User {
         let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
-        let known = unistd::User::from_uid(uid).ok().flatten().map(User::from).filter(|user| user.gid == gid);
+        let known = User::known(&uid.to_string()).filter(|user| user.gid == gid);
         known.unwrap_or(User { uid, gid, groups: vec![gid], variables: Vec::new() })
+    }
+
+    /// What the system knows of the user of this name, or number.
+    fn known(name: &str) -> Option<User> {
+        let (line, from_file);
+        let entry = match answer(["getent", "passwd", "--", name]) {
+            Ok(answer) => {
+                line = answer?;
+                Entry::of(line.lines().next()?)?
+            }
+            // A container without its tools.
+            Err(_) => {
+                from_file = fs::read_to_string("/etc/passwd").ok()?;
+                Entry::find(&from_file, name)?
+            }
+        };
+        let groups = match answer(["id", "-G", "--", entry.name]) {
+            Ok(answer) => answer?.split_whitespace().filter_map(|gid| gid.parse().ok()).map(Gid::from_raw).collect(),
+            Err(_) => groups_in(&fs::read_to_string("/etc/group").unwrap_or_default(), &entry),
+        };
+        Some(entry.user(groups))
+    }
+
+    /// The name of the user as whom we run, or the number of one without a name.
+    pub fn own_name() -> String {
+        let uid = unistd::getuid().to_string();
+        let known = User::known(&uid).map(|user| user.variables).unwrap_or_default();
+        let name = known.into_iter().find_map(|(variable, name)| (variable == "USER").then_some(name));
+        name.unwrap_or_else(|| format!("user {uid}"))
     }
 
     /// Who may look at what this user runs.
@@ -96,16 +123,59 @@ impl User {
     }
 }
 
-/// What the system knows of a user.
-impl From<unistd::User> for User {
-    fn from(entry: unistd::User) -> User {
-        let unistd::User { name, uid, gid, dir, shell, .. } = entry;
-        let text = |path: PathBuf| path.to_string_lossy().into_owned();
-        let shell = Some(text(shell)).filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".to_owned());
-        let groups = CString::new(name.as_str()).ok().and_then(|name| unistd::getgrouplist(&name, gid).ok());
-        let variables = vec![("HOME", text(dir)), ("USER", name.clone()), ("LOGNAME", name), ("SHELL", shell)];
-        User { uid, gid, groups: groups.unwrap_or_else(|| vec![gid]), variables }
+/// What a program answers; nothing where it fails.
+///
+/// # Errors
+/// There is no such program.
+fn answer<const N: usize>(words: [&str; N]) -> io::Result<Option<String>> {
+    let mut program = Command::new(words[0]);
+    let output = program.args(&words[1..]).stdin(Stdio::null()).stderr(Stdio::null()).output()?;
+    Ok(String::from_utf8(output.stdout).ok().filter(|_| output.status.success()))
+}
+
+/// A line as in `/etc/passwd`.
+struct Entry<'a> {
+    name: &'a str,
+    uid: Uid,
+    gid: Gid,
+    home: &'a str,
+    shell: &'a str,
+}
+
+impl<'a> Entry<'a> {
+    fn of(line: &'a str) -> Option<Entry<'a>> {
+        let fields: Vec<&str> = line.split(':').collect();
+        let &[name, _, uid, gid, _, home, shell] = fields.as_slice() else { return None };
+        let shell = if shell.is_empty() { "/bin/sh" } else { shell };
+        Some(Entry { name, uid: Uid::from_raw(uid.parse().ok()?), gid: Gid::from_raw(gid.parse().ok()?), home, shell })
     }
+
+    /// The one of this number or name; `getent`, too, takes digits for a number.
+    fn find(file: &'a str, name: &str) -> Option<Entry<'a>> {
+        let uid = name.parse::<u32>();
+        let is_meant = |entry: &Entry<'_>| match &uid {
+            Ok(uid) => entry.uid.as_raw() == *uid,
+            Err(_) => entry.name == name,
+        };
+        file.lines().filter_map(Entry::of).find(is_meant)
+    }
+
+    fn user(&self, groups: Vec<Gid>) -> User {
+        let variables = [("HOME", self.home), ("USER", self.name), ("LOGNAME", self.name), ("SHELL", self.shell)];
+        let variables = variables.map(|(name, value)| (name, value.to_owned()));
+        User { uid: self.uid, gid: self.gid, groups, variables: variables.into() }
+    }
+}
+
+/// The groups of a user, as in `/etc/group`.
+fn groups_in(file: &str, user: &Entry<'_>) -> Vec<Gid> {
+    let group = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let &[_, _, gid, members] = fields.as_slice() else { return None };
+        let gid = gid.parse().ok().map(Gid::from_raw)?;
+        members.split(',').any(|member| member == user.name).then_some(gid).filter(|&gid| gid != user.gid)
+    };
+    std::iter::once(user.gid).chain(file.lines().filter_map(group)).collect()
 }
 
 impl fmt::Display for User {
@@ -163,6 +233,21 @@ mod tests {
         }
         let user = User::of(Owner { uid: 4_000_001, gid: 4_000_002 });
         assert_eq!(said("id -u; id -G", &user), "4000001\n4000002");
+    }
+
+    #[test]
+    fn files_say_who_a_user_is_where_there_is_no_program_to_ask() {
+        let users = "root:x:0:0:root:/root:/bin/bash\n+nis\n7:x:8:9::/8:\nann:x:7:70:Ann:/home/ann:/bin/zsh\n";
+        let find = |name| Entry::find(users, name).map(|entry| (entry.uid.as_raw(), entry.gid.as_raw(), entry.shell));
+        assert_eq!(find("ann"), Some((7, 70, "/bin/zsh")));
+        assert_eq!(find("7"), find("ann"), "digits are a number");
+        assert_eq!(find("8"), Some((8, 9, "/bin/sh")));
+        assert_eq!(find("0"), Some((0, 0, "/bin/bash")));
+        assert_eq!(find("an"), None);
+        let groups = "root:x:0:\nsee:x:5:bob,ann\nsea:x:6:annabel\nann:x:70:ann\n+\n";
+        let ann = Entry::find(users, "ann").unwrap();
+        assert_eq!(groups_in(groups, &ann), [70, 5].map(Gid::from_raw));
+        assert_eq!(ann.user(Vec::new()).variables[0], ("HOME", "/home/ann".to_owned()));
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-use super::image::GuestImage;
 use super::kernels::Kernel;
 use super::verdict::GuestReport;
 use crate::process;
@@ -19,8 +18,10 @@ const TIMEOUT: &str = "60m";
 const ACCELERATOR: &str = "tcg,thread=single";
 
 /// Boots the kernel with the image and reads what comes until it ends.
-pub fn boot(kernel: &Kernel, file: &Path, image: &GuestImage, filters: &[String]) -> Result<GuestReport> {
-    let mut emulator = emulator(kernel, file, image, filters);
+///
+/// `parameters`: what the kernel hands to the guest's first program.
+pub fn boot(kernel: &Kernel, file: &Path, image: &Path, parameters: &[(&str, String)]) -> Result<GuestReport> {
+    let mut emulator = emulator(kernel, file, image, parameters);
     println!("$ {}", process::shown(&emulator));
     let mut child = emulator.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("failed to start qemu")?;
     let mut report = GuestReport::default();
@@ -34,15 +35,11 @@ pub fn boot(kernel: &Kernel, file: &Path, image: &GuestImage, filters: &[String]
     Ok(report)
 }
 
-fn emulator(kernel: &Kernel, file: &Path, image: &GuestImage, filters: &[String]) -> Command {
+fn emulator(kernel: &Kernel, file: &Path, image: &Path, handed: &[(&str, String)]) -> Command {
     let messages = super::folder().join(&kernel.name).join("console.log");
     // A panic ends it, as does the guest itself.
     let mut parameters = "console=ttyS0 panic=-1 mitigations=off".to_owned();
-    for (variable, value) in [
-        ("RTRACE", image.rtrace.display().to_string()),
-        ("TESTS", image.tests.display().to_string()),
-        ("FILTERS", filters.join(",")),
-    ] {
+    for (variable, value) in handed {
         parameters += &format!(" {variable}={value}");
     }
     let mut command = Command::new("timeout");
@@ -52,6 +49,6 @@ fn emulator(kernel: &Kernel, file: &Path, image: &GuestImage, filters: &[String]
     }
     command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
     command.arg("-serial").arg(format!("file:{}", messages.display())).args(["-serial", "stdio"]);
-    command.arg("-kernel").arg(file).arg("-initrd").arg(&image.file).args(["-append", &parameters]);
+    command.arg("-kernel").arg(file).arg("-initrd").arg(image).args(["-append", &parameters]);
     command
 }

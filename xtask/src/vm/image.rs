@@ -45,15 +45,11 @@ impl GuestImage {
         fs::create_dir_all(&root).with_context(|| format!("failed to create `{}`", root.display()))?;
         let folder = crate::root().join("tests");
         let traced = process::target_directory().join("tmp");
-        let mut needed = vec![PathBuf::from("/bin/busybox"), folder.clone(), rtrace.clone(), tests.clone()];
-        needed.extend(libraries(&[rtrace.clone(), tests.clone()], &traced)?);
-        needed.push(traced);
         // The tests know their folder as a neighbour of their package's.
-        needed.push(crate::root().join("tracer/cli/Cargo.toml"));
-        process::run(Command::new("cp").args(["--parents", "--recursive", "--dereference"]).args(needed).arg(&root))?;
-        process::run(Command::new("cp").arg(folder.join("vm/init")).arg(&root))?;
+        let needed = [rtrace, tests, folder.clone(), traced, crate::root().join("tracer/cli/Cargo.toml")];
         let file = super::folder().join("image.cpio");
-        pack(&root, &file)?;
+        pack(&root, &needed, &folder.join("vm/init"), &file)?;
+        let [rtrace, tests, ..] = needed;
         Ok(GuestImage { file, rtrace, tests })
     }
 }
@@ -75,13 +71,22 @@ fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     messages.find_map(|message| message.executable.filter(|_| message.target.is_some_and(|target| target.name == name)))
 }
 
-/// The shared libraries of `programs` and of all programs in the folder `traced`.
-fn libraries(programs: &[PathBuf], traced: &Path) -> Result<Vec<PathBuf>> {
-    let found = process::output(Command::new("find").arg(traced).args(["-type", "f", "-executable"]))?;
-    let mut ldd = Command::new("ldd");
-    ldd.args(programs).args(found.lines());
+/// Packs what is in `root` with busybox, the files and folders `needed` with the shared libraries of all programs among
+/// them, and a guest's first program.
+pub fn pack(root: &Path, needed: &[PathBuf], init: &Path, file: &Path) -> Result<()> {
+    let mut copy = Command::new("cp");
+    copy.args(["--parents", "--recursive", "--dereference", "/bin/busybox"]).args(needed).args(libraries(needed)?);
+    process::run(copy.arg(root))?;
+    process::run(Command::new("cp").arg(init).arg(root.join("init")))?;
+    let script = "find . | busybox cpio --create --format newc > \"$0\"";
+    process::run(Command::new("sh").args(["-c", script]).arg(file).current_dir(root))
+}
+
+/// The shared libraries of all programs among these files and folders.
+fn libraries(needed: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let found = process::output(Command::new("find").args(needed).args(["-type", "f", "-executable"]))?;
     // Its status tells that some programs are static.
-    let output = ldd.output().context("failed to start ldd")?;
+    let output = Command::new("ldd").args(found.lines()).output().context("failed to start ldd")?;
     Ok(libraries_in(&String::from_utf8_lossy(&output.stdout)))
 }
 
@@ -95,11 +100,6 @@ fn libraries_in(listed: &str) -> Vec<PathBuf> {
     paths.sort_unstable();
     paths.dedup();
     paths
-}
-
-fn pack(root: &Path, file: &Path) -> Result<()> {
-    let script = "find . | busybox cpio --create --format newc > \"$0\"";
-    process::run(Command::new("sh").args(["-c", script]).arg(file).current_dir(root))
 }
 
 #[cfg(test)]

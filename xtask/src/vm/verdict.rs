@@ -15,8 +15,8 @@ pub struct GuestReport {
 impl GuestReport {
     /// Takes in a line that the guest printed.
     pub fn read(&mut self, line: &str) {
-        let verdict = line.strip_prefix("rtrace works on this machine (using ");
-        if let Some(mechanism) = verdict.and_then(|rest| rest.strip_suffix(')')) {
+        let verdict = line.strip_prefix("rtrace works for ").and_then(|rest| rest.split_once(" (using "));
+        if let Some(mechanism) = verdict.and_then(|(_, rest)| rest.strip_suffix(')')) {
             self.mechanism = Some(mechanism.to_owned());
         } else if line.trim_start().starts_with("remedy: ") {
             self.remedies += 1;
@@ -75,27 +75,27 @@ mod tests {
         report
     }
 
-    const TRACED: &str = "lockdown  note  integrity\nrtrace works on this machine (using uprobe)\n\
+    const TRACED: &str = "lockdown  note  integrity\nrtrace works for user 0 (using uprobe)\n\
                           test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured\nguest: finished";
 
     #[test]
     fn what_was_expected_is_no_fault() {
         assert_eq!(report(TRACED).fault(&kernel(Some("uprobe"))), None);
         let refused =
-            "BTF  no  missing\n     remedy: boot a newer kernel\nrtrace does not work on this machine\nguest: finished";
+            "BTF  no  missing\n     remedy: boot a newer kernel\nrtrace does not work for user 0\nguest: finished";
         assert_eq!(report(refused).fault(&kernel(None)), None);
     }
 
     #[test]
     fn every_deviation_is_a_fault() {
         let fault = |text: &str, mechanism| report(text).fault(&kernel(mechanism)).unwrap_or_default();
-        assert_eq!(fault("rtrace works on this machine (using uprobe)", Some("uprobe")), "did not come to its end");
+        assert_eq!(fault("rtrace works for user 0 (using uprobe)", Some("uprobe")), "did not come to its end");
         assert_eq!(fault(TRACED, Some("uprobe.multi")), "expected uprobe.multi");
         assert_eq!(fault(TRACED, None), "expected refused");
-        assert_eq!(fault("rtrace does not work on this machine\nguest: finished", None), "refused without a remedy");
+        assert_eq!(fault("rtrace does not work for user 0\nguest: finished", None), "refused without a remedy");
         assert_eq!(fault(&TRACED.replace("0 failed", "1 failed"), Some("uprobe")), "tests failed");
         assert_eq!(
-            fault("rtrace works on this machine (using uprobe)\nguest: finished", Some("uprobe")),
+            fault("rtrace works for user 0 (using uprobe)\nguest: finished", Some("uprobe")),
             "no test ran"
         );
     }

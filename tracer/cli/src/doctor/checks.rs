@@ -6,10 +6,11 @@ use std::fs::File;
 use std::io;
 
 use rtrace::target::privilege::{self, Capabilities, Capability};
+use rtrace::target::user::User;
 use rtrace_bpf::Mechanism;
 use rustix::process::{Resource, Rlimit, getrlimit};
 
-use super::{Check, Diagnosis};
+use super::{Check, Diagnosis, OTHER_USERS};
 
 const NEWER_KERNEL: &str = "boot Linux 6.1 or newer with CONFIG_BPF_SYSCALL, CONFIG_UPROBES and CONFIG_DEBUG_INFO_BTF";
 const MORE_RIGHTS: &str = "run rtrace as root, or with CAP_BPF and CAP_PERFMON in the first user namespace";
@@ -39,7 +40,7 @@ pub fn diagnose() -> Diagnosis {
     checks
         .extend(abilities.mechanisms.into_iter().map(|(tried, result)| attaching(tried, result, mechanism.is_some())));
     checks.extend(steps);
-    Diagnosis::new(mechanism, checks)
+    Diagnosis::new(User::own_name(), mechanism, checks)
 }
 
 /// A mechanism that does not work matters only where no other does.
@@ -81,7 +82,7 @@ fn capabilities_of(capabilities: Capabilities) -> Vec<Check> {
     let names = missing.iter().map(|capability| capability.name()).collect::<Vec<_>>().join(", ");
     let tracing = match missing.is_empty() {
         true => Check::ok("capabilities", "may load BPF programs and place probes"),
-        false => Check::no("capabilities", format!("missing {names}")).remedy(privilege::become_able()),
+        false => Check::no("capabilities", format!("missing {names}")).remedy(privilege::enable()),
     };
     let optional = |name, capability: Capability, with, without| match capabilities.allow(capability) {
         true => Check::ok(name, with),
@@ -90,7 +91,7 @@ fn capabilities_of(capabilities: Capabilities) -> Vec<Check> {
     vec![
         tracing,
         optional(
-            "other users",
+            OTHER_USERS,
             Capability::SysPtrace,
             "processes of other users can be traced",
             "only your own processes can be traced",
