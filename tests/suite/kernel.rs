@@ -17,6 +17,7 @@ mod filters;
 mod first_calls;
 mod floats;
 mod go;
+mod groups;
 mod harmless;
 mod jumps;
 mod ledger;

@@ -9,6 +9,7 @@ use rtrace_plan::{Filter, Pattern, Selector};
 use rtrace_signatures::Request;
 
 use crate::stubs::Reach;
+use crate::target::cgroups::Cgroup;
 use crate::target::user::User;
 use crate::watch;
 
@@ -50,6 +51,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Whether children are recorded too, and so are those that the processes named have already.
     pub follow: bool,
+    /// Control groups: the processes that join them are recorded, too. Takes `follow`.
+    pub groups: Vec<Cgroup>,
     /// Whether children are missing that are not recorded: nobody has asked for that.
     pub lacks_children: bool,
     /// Whether the recording ends with the processes named, though children of theirs go on.
@@ -88,6 +91,7 @@ impl Default for Options {
             budget: None,
             duration: None,
             follow: false,
+            groups: Vec::new(),
             lacks_children: false,
             ends_with_first: false,
             everywhere: false,

@@ -44,6 +44,8 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     let chosen = living(chosen);
     session::check(&chosen)?;
     let mut how = options.recording.options(&options.selection, false, Some(DEFAULT_BUDGET))?;
+    how.groups = processes::groups(&options.processes)?;
+    how.follow |= !how.groups.is_empty();
     if how.libraries.is_empty() {
         how.libraries = match libraries(&chosen, is_interactive, &stop)? {
             AttachChoice::Made(libraries) => libraries,

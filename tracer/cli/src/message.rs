@@ -9,6 +9,7 @@ use rtrace::counters;
 use rtrace::session;
 use rtrace::suggestions;
 use rtrace::target;
+use rtrace::target::cgroups;
 use rtrace::target::memory;
 use rtrace::target::names::NotRunning;
 use rtrace::target::presence::Absent;
@@ -117,6 +118,7 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
             .or_else(|| cause.downcast_ref::<privilege::Error>()?.hint())
             .or_else(|| cause.downcast_ref::<target::Error>()?.hint())
             .or_else(|| Some(cause.downcast_ref::<NotRunning>()?.hint()))
+            .or_else(|| Some(cause.downcast_ref::<cgroups::Error>()?.hint()))
             .or_else(|| cause.downcast_ref::<counters::Error>()?.hint())
             .or_else(|| Some(cause.downcast_ref::<Absent>()?.hint().to_owned()))
             .or_else(|| Some(cause.downcast_ref::<memory::Error>()?.hint()))

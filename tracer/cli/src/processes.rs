@@ -1,17 +1,26 @@
 //! The processes that the user means, found, and said where they are several.
 
+use rtrace::target::cgroups::{self, Cgroup};
 use rtrace::target::names::{self, NamedProcess};
 use rtrace::target::privilege;
 
 use super::args::Processes;
 use super::message::tell;
 
-/// The ids of all processes chosen, each once: those given by id first.
-///
-/// Of the processes that a name finds, those that we may not look at are left out, unless that are all.
+/// The control groups that are chosen.
 ///
 /// # Errors
-/// A name finds none that can be traced.
+/// There is no such group.
+pub fn groups(chosen: &Processes) -> Result<Vec<Cgroup>, cgroups::Error> {
+    chosen.groups().map(|name| Cgroup::find(&name)).collect()
+}
+
+/// The ids of all processes chosen, each once: those given by id first.
+///
+/// Of the processes that a name or a control group finds, those that we may not look at are left out, unless that are all.
+///
+/// # Errors
+/// A name or a group finds none that can be traced.
 pub fn find(chosen: &Processes) -> anyhow::Result<Vec<u32>> {
     let mut pids = chosen.pids();
     for name in chosen.names() {
@@ -20,17 +29,27 @@ pub fn find(chosen: &Processes) -> anyhow::Result<Vec<u32>> {
         let new: Vec<u32> = found.iter().map(|process| process.pid).filter(|pid| !pids.contains(pid)).collect();
         pids.extend(new);
     }
+    for (name, group) in chosen.groups().zip(groups(chosen)?) {
+        let members: Vec<u32> = group.members().into_iter().collect();
+        anyhow::ensure!(!members.is_empty(), "failed to find a process in {name}");
+        let new: Vec<u32> = allowed(members, |pid| *pid)?.into_iter().filter(|pid| !pids.contains(pid)).collect();
+        pids.extend(new);
+    }
     Ok(pids)
 }
 
 fn of_name(name: &str) -> anyhow::Result<Vec<NamedProcess>> {
+    allowed(names::find(name)?, |process| process.pid)
+}
+
+/// Those that we may look at.
+fn allowed<T>(mut found: Vec<T>, pid: impl Fn(&T) -> u32) -> anyhow::Result<Vec<T>> {
     let mut refused = Vec::new();
-    let mut found = names::find(name)?;
     let count = found.len();
-    found.retain(|process| match privilege::check_process(process.pid) {
+    found.retain(|process| match privilege::check_process(pid(process)) {
         Ok(()) => true,
         Err(error) => {
-            refused.push((process.pid, error));
+            refused.push((pid(process), error));
             false
         }
     });

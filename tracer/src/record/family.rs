@@ -79,6 +79,8 @@ struct FollowedState {
     /// Processes that lost their probes by an exec.
     lost: HashSet<u32>,
     blind: Vec<BlindChild>,
+    /// Those that have joined and whose functions that jump have no probes yet.
+    joined: Vec<u32>,
     /// Those that had ended with a program of which it was not yet known whether it has mapped the library, and when
     /// they had.
     undecided: Vec<(Timestamp, BlindChild)>,
@@ -278,6 +280,22 @@ impl<'a> Followed<'a> {
         state.tell_blind_child(pid, parent, unlinked, &without, since);
         state.last_adoption = host::now();
         Ok(())
+    }
+
+    /// Places probes in a process that is no child of these, and was none of them until that time.
+    ///
+    /// # Errors
+    /// As [`adopt`](Followed::adopt).
+    pub fn join(&self, pid: u32, since: Timestamp) -> Result<(), Error> {
+        // What it maps it has mapped itself, as far as known.
+        self.adopt(pid, pid, since)?;
+        self.state().joined.push(pid);
+        Ok(())
+    }
+
+    /// The processes that have joined since the last call.
+    pub fn take_joined(&self) -> Vec<u32> {
+        std::mem::take(&mut self.state().joined)
     }
 
     /// What a child has done without links. Where functions were throttled, it may not have inherited their breakpoints.

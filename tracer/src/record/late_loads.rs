@@ -62,6 +62,8 @@ struct KnownProcesses {
     living: Vec<u32>,
     /// Those that have begun since it last said so; they may have ended.
     begun: Vec<u32>,
+    /// Those that have joined since then, with what they have mapped already.
+    joined: Vec<(u32, Timestamp)>,
     /// Nothing is recorded any more.
     is_last: bool,
 }
@@ -179,6 +181,10 @@ impl LateLoads {
                 Ok(known) => {
                     is_last = known.is_last;
                     traced.learn(known.living, known.begun, host::now());
+                    if let Some(since) = known.joined.iter().map(|&(_, since)| since).min() {
+                        let pids: Vec<u32> = known.joined.iter().map(|&(pid, _)| pid).collect();
+                        self.look(&pids, since, channels);
+                    }
                     true
                 }
                 Err(TryRecvError::Empty) => {
@@ -373,15 +379,16 @@ impl LateLoadFeed {
         self.mapped.try_iter()
     }
 
-    /// The processes to look at from now on, and those that have begun since the last call, though they may have ended.
-    pub fn set_processes(&self, living: Vec<u32>, begun: Vec<u32>) {
+    /// The processes to look at from now on, and those that have begun since the last call, though they may have ended, or
+    /// have joined.
+    pub fn set_processes(&self, living: Vec<u32>, begun: Vec<u32>, joined: Vec<(u32, Timestamp)>) {
         // The thread ends only when this end does.
-        let _ = self.processes.send(KnownProcesses { living, begun, is_last: false });
+        let _ = self.processes.send(KnownProcesses { living, begun, joined, is_last: false });
     }
 
     /// What was loaded until now and has no probes, once nothing is recorded any more.
     pub fn finish(&self, living: Vec<u32>, begun: Vec<u32>) -> Vec<MissedLibrary> {
-        let _ = self.processes.send(KnownProcesses { living, begun, is_last: true });
+        let _ = self.processes.send(KnownProcesses { living, begun, joined: Vec::new(), is_last: true });
         // Ends when the thread does.
         let rest: Vec<MissedLibrary> = self.rest.iter().collect();
         let late = self.found.try_iter().flat_map(|LateLoad { plan, since, .. }| {

@@ -36,6 +36,7 @@ use rtrace_code::instruction::Emulation;
 use rtrace_model::{ReturnSites as Summary, Timestamp};
 use rtrace_plan::Plan;
 pub(crate) use rtrace_symbolizer::address_space::FileId;
+use rtrace_symbolizer::modules;
 use rtrace_symbolizer::parts::FileParts;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -54,7 +55,7 @@ use crate::record::callers::Executed;
 use crate::record::family::Followed;
 use crate::record::gate::{Execution, Gate};
 use crate::record::inspection::Turns;
-use crate::record::jump_candidates::Candidate;
+use crate::record::jump_candidates::{self, Candidate};
 use crate::target::address_spaces::AddressSpaces;
 use crate::target::presence::Presence;
 use crate::target::privilege;
@@ -272,6 +273,9 @@ impl<'a> ReturnSites<'a> {
             tasks.executed.extend(gate.as_ref().map(Gate::waiting).unwrap_or_default());
             let [processes, writers, met] = self.take(&mut questions)?;
             self.see_processes(processes, followed)?;
+            for pid in followed.take_joined() {
+                self.see_jumps(pid, &jump_candidates::among_modules(&modules::of_process(pid).unwrap_or_default()))?;
+            }
             writers.iter().try_for_each(|code| self.withdraw(code, followed))?;
             self.go_on(met, &mut tasks, followed, &mut executed)?;
             self.links.take_relinked()?;

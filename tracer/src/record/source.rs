@@ -207,6 +207,15 @@ impl<'a> Source<'a> {
         self.processes.living()
     }
 
+    /// A process that is no child of those known is recorded from now on.
+    pub fn join(&mut self, pid: u32, time: Timestamp) {
+        self.processes.forget_ended(pid);
+        self.define_process(pid);
+        self.other_processes = true;
+        // Whatever looks at programs that processes execute looks at this one.
+        self.changes.push((pid, time, Change::Executed));
+    }
+
     /// Hands what was read from the rings to the sinks.
     ///
     /// # Errors
@@ -458,7 +467,7 @@ impl<'a> Source<'a> {
                 let executable = process.executable.clone();
                 self.pipeline.send(Item::Define(vec![Definition::Process(process)]));
                 if self.withheld.remove(&pid) {
-                    self.withhold(event);
+                    self.withhold(pid, event.tid, time);
                 } else {
                     self.changes.push((pid, time, Change::Executed));
                 }
@@ -476,7 +485,7 @@ impl<'a> Source<'a> {
                 return Ok(());
             }
             EventKindCode::RT_EVENT_WITHHELD => {
-                self.withhold(event);
+                self.withhold(pid, event.tid, time);
                 return Ok(());
             }
             EventKindCode::RT_EVENT_THREAD_END => return self.thread_ended(value),
@@ -489,12 +498,12 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    fn withhold(&mut self, event: &EventRecord) {
-        let (time, pid) = (Timestamp(event.time), event.pid);
+    /// Nothing of a process is recorded from here on, as who records could not ptrace it.
+    pub fn withhold(&mut self, pid: u32, tid: u32, time: Timestamp) {
         self.changes.push((pid, time, Change::Withheld));
         self.summary.withheld += 1;
         let kind = EventKind::Withheld { program: processes::program(pid) };
-        self.pipeline.send(Item::Event(Event { time, pid: Some(pid), tid: Some(event.tid), kind }));
+        self.pipeline.send(Item::Event(Event { time, pid: Some(pid), tid: Some(tid), kind }));
     }
 
     fn thread_ended(&mut self, id: u32) -> Result<(), Error> {

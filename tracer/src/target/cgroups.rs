@@ -4,9 +4,11 @@
 //! Podman and containerd.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rtrace_model::escape;
 use serde_json::Value;
 
 /// Where the kernel's groups are.
@@ -26,13 +28,23 @@ pub enum GroupName {
     Unit(String),
 }
 
+impl fmt::Display for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GroupName::Path(path) => write!(f, "control group `{}`", escape(path)),
+            GroupName::Container(container) => write!(f, "container `{}`", escape(container)),
+            GroupName::Unit(unit) => write!(f, "unit `{}`", escape(unit)),
+        }
+    }
+}
+
 /// There is no such group.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No group has that name.
-    #[error("failed to find {0}")]
-    NotFound(String),
+    /// No group has that name, or none with a process.
+    #[error("failed to find {0} among the control groups")]
+    NotFound(GroupName),
     /// Several containers have it.
     #[error("failed to choose one of {1} containers with an ID that begins with `{0}`")]
     Ambiguous(String, usize),
@@ -42,7 +54,7 @@ impl Error {
     /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
-            Error::NotFound(_) => "`systemd-cgls` lists control groups; it must run, and on this machine".to_owned(),
+            Error::NotFound(_) => "it must run on this machine; `systemd-cgls` lists control groups".to_owned(),
             Error::Ambiguous(..) => "name more digits".to_owned(),
         }
     }
@@ -62,15 +74,15 @@ impl Cgroup {
     }
 
     fn find_in(root: &Path, name: &GroupName, ids: &dyn Fn(&str) -> Vec<String>) -> Result<Cgroup, Error> {
-        let (found, missing) = match name {
+        let found = match name {
             GroupName::Path(path) => {
                 let below = hierarchies(root).into_iter().map(|top| top.join(path.trim_start_matches('/')));
                 let mut places = std::iter::once(PathBuf::from(path)).chain(below);
-                (places.find(|place| is_group(place)).into_iter().collect(), format!("control group `{path}`"))
+                places.find(|place| is_group(place)).into_iter().collect()
             }
             GroupName::Unit(unit) => {
                 let file = if unit.contains('.') { unit.clone() } else { format!("{unit}.service") };
-                (first_with(root, &|name| name == file), format!("unit `{file}` among the control groups"))
+                first_with(root, &|name| name == file)
             }
             GroupName::Container(container) => {
                 let mut known = ids(container);
@@ -83,10 +95,10 @@ impl Cgroup {
                 if distinct.len() > 1 {
                     return Err(Error::Ambiguous(container.clone(), distinct.len()));
                 }
-                (found, format!("a running container `{container}` among the control groups"))
+                found
             }
         };
-        if found.is_empty() { Err(Error::NotFound(missing)) } else { Ok(Cgroup(found)) }
+        if found.is_empty() { Err(Error::NotFound(name.clone())) } else { Ok(Cgroup(found)) }
     }
 
     /// The processes that are in it now.
@@ -239,7 +251,7 @@ mod tests {
         assert_eq!(container(&web[..12]), Ok(vec![7]));
         assert_eq!(container(&other), Ok(vec![9]));
         assert!(container("abababab").unwrap_err().contains("one of 2 containers"));
-        assert!(container("abab").unwrap_err().contains("failed to find a running container `abab`"));
+        assert!(container("abab").unwrap_err().contains("failed to find container `abab`"));
         assert!(container("").unwrap_err().contains("failed to find"));
     }
 
@@ -250,7 +262,7 @@ mod tests {
         assert_eq!(find(&root, GroupName::Unit("nginx".to_owned())), Ok(vec![2, 3, 4]));
         assert_eq!(find(&root, GroupName::Unit("nginx.service".to_owned())), Ok(vec![2, 3, 4]));
         let missing = find(&root, GroupName::Unit("ngin".to_owned())).unwrap_err();
-        assert_eq!(missing, "failed to find unit `ngin.service` among the control groups");
+        assert_eq!(missing, "failed to find unit `ngin` among the control groups");
         let path = |path: &str| find(&root, GroupName::Path(path.to_owned()));
         assert_eq!(path("/system.slice/nginx.service/a"), Ok(vec![3, 4]));
         let absolute = root.path().join("system.slice/nginx.service");

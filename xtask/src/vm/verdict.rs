@@ -94,10 +94,7 @@ mod tests {
         assert_eq!(fault(TRACED, None), "expected refused");
         assert_eq!(fault("rtrace does not work for user 0\nguest: finished", None), "refused without a remedy");
         assert_eq!(fault(&TRACED.replace("0 failed", "1 failed"), Some("uprobe")), "tests failed");
-        assert_eq!(
-            fault("rtrace works for user 0 (using uprobe)\nguest: finished", Some("uprobe")),
-            "no test ran"
-        );
+        assert_eq!(fault("rtrace works for user 0 (using uprobe)\nguest: finished", Some("uprobe")), "no test ran");
     }
 
     #[test]

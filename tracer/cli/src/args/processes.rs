@@ -1,6 +1,7 @@
 //! Which running processes: by id or by name.
 
 use clap::Args;
+use rtrace::target::cgroups::GroupName;
 
 /// The options that choose processes.
 #[derive(Clone, Debug, Default, Args)]
@@ -21,6 +22,28 @@ pub struct Processes {
     /// The ids are separated by commas or spaces, as `$(pidof nginx)` gives them.
     #[arg(short = 'p', long = "pid", value_name = "PID", num_args = 1.., value_parser = parse_pids)]
     pids: Vec<Pids>,
+
+    /// Processes of a control group and those below it; may be repeated
+    ///
+    /// The path is one of the file system, or begins at the root of the control groups. `attach` also records the
+    /// processes that join later, with their children: it looks for them every 100 ms, and reports the time before
+    /// that as a blind window. A process that joins and ends between two looks, and is no child of a recorded one, is not
+    /// recorded.
+    #[arg(long = "cgroup", value_name = "PATH")]
+    cgroups: Vec<String>,
+
+    /// Processes of a container, by name or ID, as with --cgroup; may be repeated
+    ///
+    /// Containers of Docker, Podman and containerd are found by their control groups and the files of these programs. No
+    /// daemon is asked. Of an ID, the first 8 digits are enough.
+    #[arg(long = "container", value_name = "NAME|ID")]
+    containers: Vec<String>,
+
+    /// Processes of a unit of systemd, as with --cgroup; may be repeated
+    ///
+    /// A name without a dot is that of a service.
+    #[arg(long = "unit", value_name = "NAME")]
+    units: Vec<String>,
 }
 
 impl Processes {
@@ -39,9 +62,16 @@ impl Processes {
         words.chain(&self.named).map(String::as_str)
     }
 
+    /// The control groups that are chosen.
+    pub fn groups(&self) -> impl Iterator<Item = GroupName> {
+        let paths = self.cgroups.iter().cloned().map(GroupName::Path);
+        let containers = self.containers.iter().cloned().map(GroupName::Container);
+        paths.chain(containers).chain(self.units.iter().cloned().map(GroupName::Unit))
+    }
+
     /// Whether none is chosen.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty() && self.named.is_empty() && self.pids.is_empty()
+        self.names.is_empty() && self.named.is_empty() && self.pids.is_empty() && self.groups().next().is_none()
     }
 }
 
@@ -79,7 +109,12 @@ mod tests {
     #[test]
     fn names_of_digits_are_ids_unless_they_are_said_to_be_names() {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
-        let chosen = Processes { names: words(&["7", "redis"]), named: words(&["8"]), pids: vec![Pids(vec![9, 7])] };
+        let chosen = Processes {
+            names: words(&["7", "redis"]),
+            named: words(&["8"]),
+            pids: vec![Pids(vec![9, 7])],
+            ..Processes::default()
+        };
         assert_eq!(chosen.pids(), [9, 7]);
         assert_eq!(chosen.names().collect::<Vec<_>>(), ["redis", "8"]);
         assert!(!chosen.is_empty() && Processes::default().is_empty());

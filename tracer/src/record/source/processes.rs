@@ -35,6 +35,13 @@ impl Processes {
         Some(self.known.entry(pid).or_insert_with(|| inspect(pid)).clone())
     }
 
+    /// Another process may have the id of one that has ended.
+    pub fn forget_ended(&mut self, pid: u32) {
+        if self.has_ended(pid) {
+            self.known.remove(&pid);
+        }
+    }
+
     /// Whether a process of that id has ended.
     pub fn has_ended(&self, pid: u32) -> bool {
         self.known.get(&pid).is_some_and(|process| process.end.is_some())
