@@ -8,6 +8,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
+#include "ids.bpf.h"
 #include "maps.bpf.h"
 #include "loss.bpf.h"
 #include "profile.bpf.h"
@@ -172,7 +173,7 @@ int rt_look_at(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 
-	if (task && (u32)task->tgid == looked_at && BPF_CORE_READ(task, utask))
+	if (task && process_of(task) == looked_at && BPF_CORE_READ(task, utask))
 		has_met_breakpoint = 1;
 	return 0;
 }

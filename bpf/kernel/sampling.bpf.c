@@ -5,6 +5,9 @@
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#include "ids.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -33,7 +36,7 @@ u64 lost;
 SEC("perf_event")
 int note_place(struct bpf_perf_event_data *context)
 {
-	struct rt_place place = { .process = bpf_get_current_pid_tgid() >> 32 };
+	struct rt_place place = { .process = current_process() };
 	u64 first = 1;
 	u64 *count;
 

@@ -24,6 +24,7 @@ pub mod journal;
 mod kernel_types;
 mod load;
 mod mapped;
+mod namespace;
 mod nops;
 mod options;
 mod profile;

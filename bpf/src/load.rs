@@ -16,7 +16,7 @@ use crate::programs::{Shared, put_ring};
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
 use crate::wire::{CountCode, Limit};
 use crate::{Counter, Error, LoadOptions, MAX_COUNTERS, Mechanism, Programs};
-use crate::{arrivals, contexts, fetch, governed, kernel_types, online_cpus, profile, watch};
+use crate::{arrivals, contexts, fetch, governed, kernel_types, namespace, online_cpus, profile, watch};
 
 impl Programs {
     /// Loads the programs and begins to follow the processes given to [`trace`](Programs::trace).
@@ -52,6 +52,7 @@ impl Programs {
             _ => allowed_cpus()?.len().saturating_sub(1),
         };
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
+        constants.id_namespace = namespace::of_ids();
         constants.follow_children = options.follow_children;
         constants.sees_exec_coming = sees_exec_coming;
         constants.sees_registers = sees_registers;

@@ -7,6 +7,7 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{MapCore as _, MapFlags};
 
 use crate::Error;
+use crate::namespace;
 use crate::skeleton::sampling::SamplingSkelBuilder;
 use crate::wire::{self, PlaceKey};
 
@@ -31,6 +32,8 @@ pub fn sample(processes: &[u32], room: u32, clocks: Vec<OwnedFd>, meanwhile: imp
     let error = || Error::kernel("run a BPF program at the clocks of the CPUs");
     let mut storage = MaybeUninit::uninit();
     let mut open = SamplingSkelBuilder::default().open(&mut storage).map_err(error())?;
+    let constants = open.maps.rodata_data.as_mut().expect("the program has read-only data");
+    constants.id_namespace = namespace::of_ids();
     open.maps.processes.set_max_entries(u32::try_from(processes.len()).unwrap_or(u32::MAX)).map_err(error())?;
     open.maps.places.set_max_entries(room).map_err(error())?;
     let skel = open.load().map_err(error())?;

@@ -47,7 +47,7 @@ static __always_inline bool tell_process(u32 pid, u32 space, u32 parent)
 static __always_inline bool tell_address(const struct rt_arrival_key *key, const struct rt_primed_key *place,
 					 enum rt_question_kind kind)
 {
-	struct rt_question *question = new_question(key->address, bpf_get_current_pid_tgid() >> 32, key->space);
+	struct rt_question *question = new_question(key->address, current_process(), key->space);
 
 	if (!question)
 		return false;
@@ -99,7 +99,7 @@ static __always_inline struct rt_primed_key *find_place(u64 address)
 	mapping->place.inode = BPF_CORE_READ(inode, i_ino);
 	mapping->place.offset = mapping->offset + address - mapping->start;
 	mapping->place.device = BPF_CORE_READ(inode, i_sb, s_dev);
-	mapping->place.pid = bpf_get_current_pid_tgid() >> 32;
+	mapping->place.pid = current_process();
 	return &mapping->place;
 }
 

@@ -244,7 +244,7 @@ __noinline u32 find_context(u64 slot, u64 word, u64 limit)
 	walk->context.entered = 0;
 	walk->context.word = word;
 	walk->context.space = thread->space;
-	walk->context.pid = task->tgid;
+	walk->context.pid = process_of(task);
 	walk->context.count = 0;
 	walk->context.end = RT_CONTEXT_GOES_ON;
 	walk->limit = limit;

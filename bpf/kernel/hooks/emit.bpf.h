@@ -143,7 +143,7 @@ static __always_inline void emit_execution(struct task_struct *task)
 		count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 		return;
 	}
-	fill_event(&execution->event, RT_EVENT_EXEC, task->tgid, task->pid, 0);
+	fill_event(&execution->event, RT_EVENT_EXEC, process_of(task), thread_of(task), 0);
 	start = BPF_CORE_READ(task, mm, arg_start);
 	length = BPF_CORE_READ(task, mm, arg_end) - start;
 	if (length >= RT_ARGUMENTS)

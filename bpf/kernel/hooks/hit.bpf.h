@@ -167,7 +167,7 @@ static __always_inline u32 stack_key(struct rt_thread *thread, struct task_struc
 /* The process of a thread that has no location yet; null: its calls are not to be recorded. */
 static __always_inline struct rt_process *recorded_process(struct task_struct *task)
 {
-	u32 pid = task->tgid;
+	u32 pid = process_of(task);
 	struct rt_process *process = bpf_map_lookup_elem(&traced, &pid);
 
 	return process && process->traced != RT_TRACED_FROM_EXEC ? process : 0;
@@ -188,8 +188,8 @@ static __noinline struct rt_thread *new_thread(struct task_struct *task, const s
 	}
 	id = __sync_fetch_and_add(&last_location, 1) + 1;
 	location.start = task->start_time;
-	location.pid = task->tgid;
-	location.tid = task->pid;
+	location.pid = process_of(task);
+	location.tid = thread_of(task);
 	bpf_get_current_comm(location.comm, sizeof(location.comm));
 	if (bpf_map_update_elem(&locations, &id, &location, BPF_ANY)) {
 		bpf_task_storage_delete(&threads, task);

@@ -229,7 +229,29 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+/* The second of `enum pid_type`. */
+#define PIDTYPE_TGID 1
+
 struct signal_struct {
+	struct pid *pids[PIDTYPE_TGID + 1];
 	atomic_t live;
 	int group_exit_code;
 };
@@ -254,6 +276,7 @@ struct task_struct {
 	unsigned long sas_ss_size;
 	struct mm_struct *mm;
 	const struct cred *real_cred;
+	struct pid *thread_pid;
 	struct signal_struct *signal;
 	struct thread_struct thread;
 	struct bpf_run_ctx *bpf_ctx;

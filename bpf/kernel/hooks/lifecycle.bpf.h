@@ -37,7 +37,7 @@ static __always_inline void begin_unlinked(u32 parent, u32 child, struct task_st
 /* The thread ends, or is about to execute a program. */
 static __always_inline void note_breakpoints(struct task_struct *task)
 {
-	u32 pid = task->tgid;
+	u32 pid = process_of(task);
 	u32 *known = bpf_map_lookup_elem(&unlinked, &pid);
 
 	/* Before Linux 6.17 the memory of a thread that ends is gone here, and the other with it. */
@@ -55,7 +55,7 @@ static __always_inline void note_exec(u32 pid)
 
 static __always_inline void on_fork(struct task_struct *parent, struct task_struct *child, bool is_second)
 {
-	u32 pid = parent->tgid, child_pid = child->tgid;
+	u32 pid = process_of(parent), child_pid = process_of(child);
 	struct rt_process *process, copy;
 
 	if (pid == child_pid)
@@ -75,7 +75,7 @@ static __always_inline void on_fork(struct task_struct *parent, struct task_stru
 		else
 			wait_for_child(child_pid);
 	}
-	emit_event(RT_EVENT_FORK, pid, parent->pid, child_pid);
+	emit_event(RT_EVENT_FORK, pid, thread_of(parent), child_pid);
 }
 
 /* Closes what runs on the current thread. */
@@ -110,7 +110,7 @@ static __always_inline void end_location(struct task_struct *task)
 		location->calls = thread->calls;
 		bpf_get_current_comm(location->comm, sizeof(location->comm));
 		location->end = bpf_ktime_get_ns();
-		emit_event(RT_EVENT_THREAD_END, task->tgid, task->pid, id);
+		emit_event(RT_EVENT_THREAD_END, process_of(task), thread_of(task), id);
 	}
 	bpf_map_delete_elem(&far_frames, &id);
 	bpf_map_delete_elem(&left_calls, &id);
@@ -122,7 +122,7 @@ static __noinline void withhold(u32 executes)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_process *process;
-	u32 pid = task->tgid;
+	u32 pid = process_of(task);
 
 	end_location(task);
 	bpf_task_storage_delete(&threads, task);
@@ -130,7 +130,7 @@ static __noinline void withhold(u32 executes)
 	if (!process || process->traced == RT_TRACED_FROM_EXEC)
 		return;
 	process->traced = RT_TRACED_FROM_EXEC;
-	emit_event(RT_EVENT_WITHHELD, pid, task->pid, executes);
+	emit_event(RT_EVENT_WITHHELD, pid, thread_of(task), executes);
 }
 
 /*
@@ -140,7 +140,7 @@ static __noinline void withhold(u32 executes)
 static __always_inline void on_exec(struct task_struct *task, u32 old_tid, bool is_second)
 {
 	struct rt_thread *thread;
-	u32 pid = task->tgid;
+	u32 pid = process_of(task);
 	struct rt_process *process;
 
 	process = bpf_map_lookup_elem(&traced, &pid);
@@ -164,7 +164,7 @@ static __always_inline void on_exec(struct task_struct *task, u32 old_tid, bool 
 static __always_inline void on_task_exit(struct task_struct *task)
 {
 	struct rt_process *process;
-	u32 pid = task->tgid;
+	u32 pid = process_of(task);
 	int code;
 
 	/* Of a process that ends, threads may come here when its last one has already passed. */
@@ -174,7 +174,7 @@ static __always_inline void on_task_exit(struct task_struct *task)
 	if (!process)
 		return;
 	if (BPF_CORE_READ(task, signal, live.counter) > 0) {
-		if (probes_of_first_thread && (u32)task->pid == pid && !tell_process(pid, process->space, pid))
+		if (probes_of_first_thread && task->pid == task->tgid && !tell_process(pid, process->space, pid))
 			count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 		return;
 	}
@@ -182,7 +182,7 @@ static __always_inline void on_task_exit(struct task_struct *task)
 	if (!code)
 		code = task->exit_code;
 	bpf_map_delete_elem(&traced, &pid);
-	emit_event(RT_EVENT_EXIT, pid, task->pid, code);
+	emit_event(RT_EVENT_EXIT, pid, thread_of(task), code);
 }
 
 #endif

@@ -43,7 +43,7 @@ static __always_inline void write_value(struct task_struct *task, u64 address, u
 	}
 	access->time = bpf_ktime_get_ns();
 	access->value = 0;
-	access->tid = task->pid;
+	access->tid = thread_of(task);
 	access->watch = watch;
 	if (bpf_probe_read_user(&access->value, watch_sizes[watch], (void *)address)) {
 		bpf_ringbuf_discard(access, BPF_RB_NO_WAKEUP);

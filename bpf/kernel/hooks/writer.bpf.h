@@ -65,7 +65,7 @@ __noinline int make_writable(u64 address, u64 length, u32 space)
 	if (!has_code(address, address + length))
 		return 0;
 	bpf_map_update_elem(&writers, &wait.writer, &yes, BPF_ANY);
-	question = new_question(address, bpf_get_current_pid_tgid() >> 32, space);
+	question = new_question(address, current_process(), space);
 	if (!question) {
 		count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 		return 0;
@@ -88,11 +88,12 @@ static __always_inline void on_writer(bool is_second)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	u32 pid = task->tgid, thread = task->pid;
+	u32 pid, thread = task->pid;
 	struct rt_process *process;
 
 	if ((regs->orig_ax != MPROTECT && regs->orig_ax != PKEY_MPROTECT) || !(regs->dx & PROT_WRITE))
 		return;
+	pid = process_of(task);
 	process = bpf_map_lookup_elem(&traced, &pid);
 	if (!process || (is_second && !bpf_map_delete_elem(&writers, &thread)))
 		return;

@@ -369,3 +369,62 @@ fn children_for_whose_probes_there_are_no_descriptors_left_are_told() {
     assert!((1..40).contains(&recorded) && recorded + blind == 40, "{recorded} recorded, {blind} not: {complaint}");
     assert!(!events.iter().any(|event| matches!(event.kind, EventKind::Overwritten { .. })), "{complaint}");
 }
+
+/// What `unshare` needs for a namespace of process IDs with a `/proc` of its own, as a container has it.
+const CONTAINER: [&str; 5] = ["--pid", "--fork", "--kill-child", "--mount-proc", "--"];
+
+#[test]
+fn a_recorder_in_a_container_knows_processes_by_their_ids_there() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("trace");
+    let mut inside = Command::new("unshare");
+    inside
+        .args(CONTAINER)
+        .arg(env!("CARGO_BIN_EXE_rtrace"))
+        .args(["run", "--no-tui", "--strict", "-o"])
+        .arg(&directory);
+    inside.args(target.selection()).arg("--everywhere").arg("--").arg(&target.program).arg("forks");
+    let output = inside.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (told, recording) = (truth::trees(&output.stdout), Recording::open(&directory));
+    assert!(told.len() > 1 && told.keys().all(|&(pid, tid)| pid < 1000 && tid < 1000), "{told:?}");
+    assert_eq!(recording.trees_as(&told), told);
+    let runs = |process: &rtrace_model::Process| process.executable == target.program.to_str().unwrap();
+    assert!(recording.processes().iter().all(runs), "{:?}", recording.processes());
+}
+
+#[test]
+fn a_recorder_in_a_container_attaches_to_what_runs_there() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("trace");
+    // Until rtrace says that it records, the program waits for its line.
+    let script = "mkfifo $1/line; $0 after_exec wait <$1/line & exec 3>$1/line; \
+        $2 attach --no-tui --budget none --lib libtruth.so -o $1/trace -p $! 2>$1/said & \
+        until grep -q recording $1/said; do sleep 0.1; done; echo >&3; wait";
+    let mut inside = Command::new("unshare");
+    inside.args(CONTAINER).args(["sh", "-c", script]).arg(&target.program).arg(folder.path());
+    let output = inside.arg(env!("CARGO_BIN_EXE_rtrace")).output().unwrap();
+    let (told, recording) = (truth::trees(&output.stdout), Recording::open(&directory));
+    assert!(told.keys().all(|&(pid, _)| pid < 1000) && !told.is_empty(), "{told:?}");
+    assert_eq!(recording.trees_as(&told), told);
+    assert!(recording.summary().is_complete(), "{}", recording.summary());
+}
+
+/// Numbers in the `/proc` of another namespace would name other processes.
+#[test]
+fn a_recorder_with_the_proc_of_another_namespace_is_refused() {
+    let rtrace = env!("CARGO_BIN_EXE_rtrace");
+    let mut inside = Command::new("unshare");
+    let output =
+        inside.args(["--pid", "--fork", "--", rtrace, "attach", "-p", "1", "--lib", "libc.so.6"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("unshare failed") || said.contains("missing CAP") {
+        return println!("skipped: only root may have a namespace");
+    }
+    assert!(said.contains("/proc is that of another process-id namespace"), "{said}");
+    assert!(said.contains("mount -t proc proc /proc"), "{said}");
+}

@@ -120,15 +120,14 @@ pub fn check_capabilities() -> Result<(), Error> {
     if missing.is_empty() { Ok(()) } else { Err(Error::Missing(missing)) }
 }
 
-/// Refuses to run in a process-id namespace below the host's, where the kernel side and we would mean different
-/// processes by one number, and where nobody tells what our time namespace adds to our clock.
+/// Refuses to run where `/proc` and system calls mean different processes by one number, and where nobody tells what our
+/// time namespace adds to our clock.
 pub fn check_namespace() -> Result<(), Error> {
-    // `PROC_PID_INIT_INO` of the kernel.
-    const HOST: &str = "pid:[4026531836]";
-    let namespace = |of: &str| std::fs::read_link(format!("/proc/self/ns/{of}")).ok();
-    if namespace("pid").is_some_and(|namespace| namespace.as_os_str() != HOST) {
+    let own = std::fs::read_link("/proc/self").ok();
+    if own.is_some_and(|own| own.to_str() != Some(&std::process::id().to_string())) {
         return Err(Error::Namespace);
     }
+    let namespace = |of: &str| std::fs::read_link(format!("/proc/self/ns/{of}")).ok();
     // The offsets that can be read are those of the children's namespace. Since Linux 6.1, to execute a program is to
     // enter that.
     if namespace("time") != namespace("time_for_children") {
@@ -206,8 +205,8 @@ pub enum Error {
     /// Capabilities are missing without which nothing can be traced.
     #[error("failed to trace: missing {}", list(.0))]
     Missing(Vec<Capability>),
-    /// We run in a process-id namespace of our own.
-    #[error("failed to trace: rtrace runs in a process-id namespace of its own")]
+    /// `/proc` is that of another process-id namespace than ours.
+    #[error("failed to trace: /proc is that of another process-id namespace")]
     Namespace,
     /// Our children would be in another time namespace than we are.
     #[error("failed to trace: rtrace's children are in another time namespace than rtrace, whose clock is not known")]
@@ -269,7 +268,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Missing(_) | Error::Denied { .. } => Some(become_able()),
-            Error::Namespace => Some("run it on the host, or start the container with --pid=host".to_owned()),
+            Error::Namespace => Some("mount the namespace's own: mount -t proc proc /proc".to_owned()),
             Error::TimeNamespace => Some("start it as a child of `unshare`: unshare --time --fork rtrace …".to_owned()),
             Error::Thread { process, .. } => {
                 Some(format!("name the process, whose threads are all traced: -p {process}"))

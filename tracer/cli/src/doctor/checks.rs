@@ -107,7 +107,7 @@ fn capabilities_of(capabilities: Capabilities) -> Vec<Check> {
 
 fn namespace(checked: Result<(), privilege::Error>) -> Check {
     match checked {
-        Ok(()) => Check::ok("process ids", "the host's"),
+        Ok(()) => Check::ok("process ids", "those of /proc"),
         Err(error) => {
             let check = Check::no("process ids", error.to_string());
             error.hint().map_or(check.clone(), |hint| check.remedy(hint))
