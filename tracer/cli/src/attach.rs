@@ -45,7 +45,10 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     session::check(&chosen)?;
     let mut how = options.recording.options(&options.selection, false, Some(DEFAULT_BUDGET))?;
     how.groups = processes::groups(&options.processes)?;
-    how.follow |= !how.groups.is_empty();
+    if !how.groups.is_empty() {
+        how.follow = true;
+        tell!("processes that join later are recorded, too, unless they end within 100 ms");
+    }
     if how.libraries.is_empty() {
         how.libraries = match libraries(&chosen, is_interactive, &stop)? {
             AttachChoice::Made(libraries) => libraries,

@@ -7,6 +7,7 @@
 
 mod announcements;
 mod governing;
+mod members;
 mod notice;
 mod read_loop;
 mod setup;
@@ -24,6 +25,7 @@ use rtrace_symbolizer::modules::{self, Module};
 
 use self::announcements::Announcements;
 use self::governing::{Governing, overhead_metric};
+use self::members::{Members, trace_running};
 use self::notice::Notice;
 use self::read_loop::{AtWork, CostWatch, ReadLoop};
 pub use self::setup::{Extras, Loaded, Setup, Subject, load};
@@ -164,8 +166,19 @@ pub fn record(
             let (recording, pipeline, announcements, samplers) =
                 (&recording, &pipeline, &mut announcements, &mut samplers);
             let unprobed = Vec::new();
-            let read_loop =
-                ReadLoop { recording, pipeline, announcements, source, feed, watching, samplers, cost, unprobed };
+            let members = Members::new(&programs, &followed, &setup.how.groups);
+            let read_loop = ReadLoop {
+                recording,
+                pipeline,
+                announcements,
+                source,
+                feed,
+                watching,
+                samplers,
+                cost,
+                members,
+                unprobed,
+            };
             read_loop.read_all(released, governor, stop)
         })();
         are_over.store(true, Ordering::Relaxed);
@@ -229,7 +242,7 @@ impl<'a> Recording<'a> {
         let mut new = self.unknown_descendants()?;
         // The kernel side reports forks of known processes, so this loop ends.
         while !new.is_empty() {
-            late.extend(self.trace_running(new)?);
+            late.extend(trace_running(self.programs, new)?);
             new = self.unknown_descendants()?;
         }
         Ok(late)
@@ -246,17 +259,6 @@ impl<'a> Recording<'a> {
             }
         }
         Ok(unknown)
-    }
-
-    /// Of one that ended before the kernel side knew of it, that would never hear of its end.
-    fn trace_running(&self, mut pids: Vec<u32>) -> Result<Vec<u32>, rtrace_bpf::Error> {
-        for &pid in &pids {
-            self.programs.trace(pid)?;
-        }
-        for ended in pids.extract_if(.., |pid| privilege::has_ended(*pid)) {
-            self.programs.forget(ended)?;
-        }
-        Ok(pids)
     }
 
     /// Places probes in the processes that joined those named while these were being prepared.

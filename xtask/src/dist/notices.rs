@@ -37,7 +37,8 @@ libraries. You may examine and debug such a program for that purpose.
 
 /// The packages that are linked into the binary.
 pub fn parts(source: &Path) -> Result<Vec<Package>> {
-    let arguments = ["tree", "--locked", "--package=rtrace-cli", "--features=rtrace-bpf/static", "--edges=normal", "--prefix=none"];
+    let arguments =
+        ["tree", "--locked", "--package=rtrace-cli", "--features=rtrace-bpf/static", "--edges=normal", "--prefix=none"];
     let listed = process::output(process::cargo(&arguments).arg("--format={p}").current_dir(source))?;
     // `NAME vVERSION (FOLDER)`; macros leave nothing of themselves in the binary.
     let linked: Vec<&str> = listed.lines().filter(|line| !line.ends_with("(proc-macro)")).collect();

@@ -1,6 +1,6 @@
 //! What the sinks were told of the recording beside its calls, and how often.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rtrace_bpf::Error;
 use rtrace_model::{Definition, Event, EventKind, Item, Library, RegionId, Summary, Timestamp, name_apart, text_of_os};
@@ -44,6 +44,12 @@ impl<'a> Announcements<'a> {
             blind_windows: 0,
             overwritten: 0,
         }
+    }
+
+    /// The libraries with probes that a process maps and where it takes none.
+    pub fn libraries_without_probes(&self, pid: u32) -> BTreeSet<String> {
+        let absent = self.attachments.iter().filter(|attachment| attachment.check(&[pid]).is_err());
+        absent.flat_map(|attachment| &attachment.placed).map(|placed| placed.library.path.clone()).collect()
     }
 
     /// Tells of something that happens now.

@@ -10,6 +10,7 @@ use rtrace_model::{EventKind, Item, LocationId, Timestamp};
 use super::Recording;
 use super::announcements::Announcements;
 use super::governing::{Governing, tell_overhead};
+use super::members::Members;
 use super::notice::Notice;
 use crate::host;
 use crate::record::admission::Limit;
@@ -64,6 +65,7 @@ pub struct ReadLoop<'r, 'a, 'p> {
     pub watching: Watching<'r>,
     pub samplers: &'r mut Samplers,
     pub cost: CostWatch<'r>,
+    pub members: Members<'r>,
     /// Libraries that get no probes any more, since that was told.
     pub unprobed: Vec<MissedLibrary>,
 }
@@ -140,10 +142,14 @@ impl ReadLoop<'_, '_, '_> {
     /// Follows what has become of the processes, their code and their libraries.
     fn follow_processes(&mut self) -> anyhow::Result<()> {
         let followed = self.recording.followed;
+        for pid in self.members.look(&mut self.source)? {
+            let absent = self.announcements.libraries_without_probes(pid).into_iter();
+            self.unprobed.extend(absent.map(|library| MissedLibrary { library, since: host::now() }));
+        }
         if self.source.has_other_processes() {
             followed.keep(&self.source.living());
             let begun = self.begun();
-            self.feed.set_processes(self.source.living(), begun);
+            self.feed.set_processes(self.source.living(), begun, self.members.take_joined());
         }
         self.announcements.blind_children(followed);
         self.announcements.inspect(followed, self.recording.setup.subject.pids())?;
@@ -262,7 +268,7 @@ impl ReadLoop<'_, '_, '_> {
     fn all_have_ended(&self) -> bool {
         let Recording { programs, setup, .. } = self.recording;
         match setup.how.outlasts_first() {
-            true => !programs.traces_any(),
+            true => !programs.traces_any() && !self.members.may_come(),
             false => setup.subject.pids().iter().all(|&pid| self.source.has_ended(pid)),
         }
     }
