@@ -112,7 +112,9 @@ impl Error {
             Error::Itself(_) => None,
             Error::StubsWithBudget => Some("omit one of them"),
             Error::NoSuchValues(_) => Some("`rtrace plan --args` lists the functions whose signature is known"),
-            Error::NothingWithin => Some("name a function of the libraries that --lib names; `rtrace plan` lists them"),
+            Error::NothingWithin => Some(
+                "name a function of the libraries that --lib names, whose returns are detected; `rtrace plan` lists them",
+            ),
             Error::NothingToProbe => Some("`rtrace plan` shows why each function is not probed"),
             Error::Plugin(_) => Some(
                 "the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works",

@@ -297,13 +297,12 @@ static __noinline void on_jump(struct pt_regs *ctx, u32 kind)
 		rt_jump(&hit);
 }
 
-/* Whether a call is not within those that open, and opens nothing itself: it is only counted. */
-static __always_inline bool is_outside(const struct rt_thread *thread, u32 region)
+static __always_inline u32 rt_is_outside(const struct rt_thread *thread, u32 region)
 {
 	if (!rt_within || (thread && thread->openers) || rt_opens(region))
-		return false;
+		return 0;
 	count_loss(region, RT_LOSS_OUTSIDE);
-	return true;
+	return 1;
 }
 
 /*
@@ -327,7 +326,7 @@ static __noinline struct rt_thread *entering_thread(const struct pt_regs *ctx, u
 	if (governed && !is_recorded(cookie))
 		return 0;
 	count_entry((u32)cookie);
-	if (is_outside(thread, (u32)cookie))
+	if (rt_is_outside(thread, (u32)cookie))
 		return 0;
 	if (thread)
 		return thread;

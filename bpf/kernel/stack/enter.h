@@ -355,6 +355,9 @@ static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails, 
 	hit->measured = measured;
 	hit->far = 0;
 	caller = rt_caller(hit);
+	/* Those that open may have been left. */
+	if (rt_is_outside(thread, hit->region))
+		return;
 	if (rt_levels)
 		rt_see_context(hit, caller);
 	thread->calls++;

@@ -66,6 +66,8 @@ static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, const
 static u32 rt_is_recorded(const struct rt_frame *frame, u64 duration, u32 ending);
 /* Whether calls are recorded only within those of some regions, and this is one of them. */
 rt_rare u32 rt_opens(u32 region);
+/* Whether a call is not to be recorded, as none is running any more within which it would be; it is counted then. */
+static u32 rt_is_outside(const struct rt_thread *thread, u32 region);
 /* The call path of a call. */
 static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region);
 /* A call is missing. */

@@ -164,6 +164,12 @@ static u32 rt_opens(u32 region)
 	return region & 1;
 }
 
+static u32 rt_is_outside(const struct rt_thread *thread, u32 region)
+{
+	(void)thread, (void)region;
+	return 0;
+}
+
 static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region)
 {
 	(void)thread, (void)caller, (void)region;

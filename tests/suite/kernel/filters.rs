@@ -12,6 +12,7 @@ use crate::common::recording::Recording;
 use crate::common::rtrace;
 use crate::common::skip::Turn;
 use crate::common::sources::{self, DEFINED};
+use crate::common::target;
 
 /// Calls of `solve_step`; all others are called once.
 const ROUNDS: usize = 50_000;
@@ -98,6 +99,40 @@ fn only_what_a_function_calls_is_recorded() {
     let refused = refused.current_dir(folder.path()).env("LD_LIBRARY_PATH", folder.path()).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(1) && said.contains("--within"), "{said}");
+}
+
+/// Of each 100 rounds, half leave `gate` by a return and half by a jump, past `leaf` and onto it.
+const JUMPS: &str = r#"
+#include <setjmp.h>
+static jmp_buf place;
+__attribute__((noinline)) int leaf(int x) { __asm__ volatile("" : "+r"(x)); return x + 1; }
+__attribute__((noinline)) int gate(int x) { leaf(1); if (x) longjmp(place, 1); return leaf(2) + 1; }
+int main(void)
+{
+	for (volatile int i = 0; i < 100; i++) {
+		leaf(3);
+		if (!setjmp(place))
+			gate(i % 2);
+		else
+			leaf(4);
+		leaf(5);
+	}
+	return 0;
+}
+"#;
+
+#[test]
+fn what_follows_a_jump_out_of_a_function_is_outside_of_it() {
+    let Some(_turn) = Turn::take() else { return };
+    let program = target::compile_texts(&[(JUMPS, "jumps_out", &["-O1"])]).join("jumps_out");
+    for options in [&["--within", "gate"][..], &["--within", "gate", "--stacks"]] {
+        let options: Vec<String> =
+            ["--lib", "exe", "--func", "leaf"].iter().chain(options).map(|&s| s.to_owned()).collect();
+        let (_, recording) = rtrace::run(&options, &Command::new(&program));
+        let summary = recording.summary();
+        assert_eq!((summary.calls, summary.outside, summary.unwound), (100 + 150, 250, 50), "{summary}");
+        assert!(summary.is_complete(), "{summary}");
+    }
 }
 
 #[test]
