@@ -6,7 +6,7 @@
 //!
 //! Nothing is encoded until a window is written, on a thread of its own, so that waiting costs a copy of each call.
 
-mod kept;
+mod buffer;
 #[cfg(test)]
 mod tests;
 mod trigger;
@@ -25,7 +25,7 @@ use rtrace_model::{
     ValueBatch, Window, counted, format_ns,
 };
 
-use self::kept::KeptCalls;
+use self::buffer::KeptCalls;
 use self::trigger::Triggers;
 pub use self::trigger::{Trigger, TriggerError};
 use self::window::WindowPart;

@@ -13,7 +13,7 @@ use rtrace_plan::Pattern;
 use super::Outcome;
 use super::args::Export;
 use super::message::{Hint, tell};
-use super::working::PATIENCE;
+use super::spinner::PATIENCE;
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;

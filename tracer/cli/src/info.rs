@@ -4,7 +4,7 @@ use rtrace_exporters::TraceSet;
 use rtrace_report::Look;
 
 use super::args::InfoArgs;
-use super::{Outcome, screen, working};
+use super::{Outcome, screen, spinner};
 
 /// Prints what there is to know.
 pub fn info(options: &InfoArgs) -> anyhow::Result<Outcome> {
@@ -14,7 +14,7 @@ pub fn info(options: &InfoArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Complete);
     }
     let look = || rtrace_report::info::Info::of(&options.directory);
-    let info = working::reading(&[&options.directory], look)?;
+    let info = spinner::reading(&[&options.directory], look)?;
     let mut text = Vec::new();
     if options.format.is_json() {
         serde_json::to_writer_pretty(&mut text, &info)?;

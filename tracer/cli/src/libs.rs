@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::args::Libs;
 use super::columns::TextColumns;
 use super::message::Hint as _;
-use super::{Outcome, print, processes, sampled, terminal_columns};
+use super::{Outcome, cpu_time, print, processes, terminal_columns};
 
 /// What stands for the program itself.
 pub const PROGRAM: &str = "exe";
@@ -153,19 +153,19 @@ fn as_json(pids: &[u32], sampled: Option<&Sampled>, choices: &[Offer]) -> Value 
             "path": escape(&choice.path),
             "functions": choice.functions,
             "samples": choice.samples,
-            "cpu_share": sampled.and_then(|sampled| sampled::fraction(sampled, choice.samples?)),
+            "cpu_share": sampled.and_then(|sampled| cpu_time::fraction(sampled, choice.samples?)),
         })
     });
     json!({
         "processes": pids,
-        "sampled": sampled::as_json(sampled),
+        "sampled": cpu_time::as_json(sampled),
         "libraries": choices.collect::<Vec<_>>(),
     })
 }
 
 /// The list for people; with what is in no library, and how right it is, where CPU time was sampled.
 pub fn table(choices: &[Offer], sampled: Option<&Sampled>, width: Option<u16>) -> String {
-    let load: &[&str] = if sampled.is_some() { &[sampled::COLUMN, "SAMPLES"] } else { &[] };
+    let load: &[&str] = if sampled.is_some() { &[cpu_time::COLUMN, "SAMPLES"] } else { &[] };
     let headings = ["--lib"].iter().chain(load).chain(&["FUNCTIONS", "PATH"]).copied();
     let path = 2 + load.len();
     let is_right: fn(usize) -> bool = match load {
@@ -174,17 +174,17 @@ pub fn table(choices: &[Offer], sampled: Option<&Sampled>, width: Option<u16>) -
     };
     let mut columns = TextColumns::new(headings, path, is_right);
     let mut add = |name: String, samples: u64, functions: String, path: String| {
-        let load = sampled.map(|sampled| [sampled::share(sampled, samples), grouped(samples)]);
+        let load = sampled.map(|sampled| [cpu_time::share(sampled, samples), grouped(samples)]);
         columns.add([name].into_iter().chain(load.into_iter().flatten()).chain([functions, path]));
     };
     for choice in choices {
         let (name, path) = (escape(&choice.name).into_owned(), escape(&choice.path).into_owned());
         add(name, choice.samples.unwrap_or(0), functions(choice), path);
     }
-    for (name, samples, what) in sampled.into_iter().flat_map(sampled::elsewhere) {
+    for (name, samples, what) in sampled.into_iter().flat_map(cpu_time::elsewhere) {
         add(name.to_owned(), samples, String::new(), what.to_owned());
     }
-    let basis = sampled.map(|sampled| format!("\n{}\n", sampled::basis(sampled)));
+    let basis = sampled.map(|sampled| format!("\n{}\n", cpu_time::basis(sampled)));
     columns.text(width) + &basis.unwrap_or_default()
 }
 

@@ -13,8 +13,8 @@ use rtrace::target::privilege;
 use rtrace_model::counted;
 use rtrace_tui::{Align, PickEntries, PickEntry, Question, pick};
 
+use super::cpu_time;
 use super::libs::{self, Offer, Survey};
-use super::sampled;
 
 /// For how long it is sampled where CPU time is spent.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ pub fn libraries(
     let title = format!("rtrace  which libraries of {target}?");
     let question = Question {
         title: &title,
-        columns: &[("LIBRARY", 28, Align::Left), (sampled::COLUMN, 9, Align::Right), ("FUNCTIONS", 9, Align::Right)],
+        columns: &[("LIBRARY", 28, Align::Left), (cpu_time::COLUMN, 9, Align::Right), ("FUNCTIONS", 9, Align::Right)],
         last: "PATH",
         does: "record",
     };
@@ -90,16 +90,16 @@ pub fn libraries(
 
 /// Where else than in libraries CPU time is spent, and how right the shares are.
 fn note(sampled: &Sampled) -> String {
-    let elsewhere = sampled::elsewhere(sampled);
-    let elsewhere = elsewhere.map(|(name, samples, _)| format!("{name} {}, ", sampled::share(sampled, samples)));
-    format!("{}{}", elsewhere.collect::<String>(), sampled::basis(sampled))
+    let elsewhere = cpu_time::elsewhere(sampled);
+    let elsewhere = elsewhere.map(|(name, samples, _)| format!("{name} {}, ", cpu_time::share(sampled, samples)));
+    format!("{}{}", elsewhere.collect::<String>(), cpu_time::basis(sampled))
 }
 
 /// Each with its place among `names` as key.
 fn entries(names: &[String], choices: &[Offer], sampled: Option<&Sampled>, note: String) -> PickEntries {
     let entry = |choice: &Offer| {
         let key = names.iter().position(|name| *name == choice.name)?;
-        let share = sampled.zip(choice.samples).map(|(sampled, samples)| sampled::share(sampled, samples));
+        let share = sampled.zip(choice.samples).map(|(sampled, samples)| cpu_time::share(sampled, samples));
         let cells = vec![choice.name.clone(), share.unwrap_or_default(), libs::functions(choice), choice.path.clone()];
         Some(PickEntry { key, cells })
     };

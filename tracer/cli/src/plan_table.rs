@@ -20,7 +20,7 @@ use rtrace_report::Format;
 use serde_json::{Value, json};
 
 use super::columns::TextColumns;
-use super::sampled::{self, COLUMN};
+use super::cpu_time::{self, COLUMN};
 
 pub use self::costs::PlanCosts;
 use self::shares::SampleShares;
@@ -283,7 +283,7 @@ fn samples_of(planned: &PlannedRegion, shares: Option<&SampleShares>) -> (Option
 fn json_plan(plan: &Plan, shares: Option<&SampleShares>, view: View) -> Value {
     json!({
         "costs_are_measured": view.costs.are_measured,
-        "sampled": sampled::as_json(view.sampled),
+        "sampled": cpu_time::as_json(view.sampled),
         "libraries": plan.libraries.iter().map(|library| json_library(library, shares, view.costs)).collect::<Vec<_>>(),
     })
 }

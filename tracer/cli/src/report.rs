@@ -11,7 +11,7 @@ use rtrace_symbolizer::normal_path;
 
 use super::args::ReportArgs;
 use super::message::{Hint as _, tell};
-use super::{Outcome, screen, working};
+use super::{Outcome, screen, spinner};
 
 /// Prints the report.
 pub fn report(options: &ReportArgs) -> anyhow::Result<Outcome> {
@@ -21,7 +21,7 @@ pub fn report(options: &ReportArgs) -> anyhow::Result<Outcome> {
     if let Some(destination) = options.page(privilege::invoker()) {
         let waits = options.waits(&TraceSet::open(&options.directory)?);
         let write = || rtrace_report::html(&options.directory, &waits, options.part.chosen(), &destination);
-        wrote(working::reading(&[&options.directory], write), &destination)?;
+        wrote(spinner::reading(&[&options.directory], write), &destination)?;
         return Ok(Outcome::Complete);
     }
     let mut text = Vec::new();
@@ -30,7 +30,7 @@ pub fn report(options: &ReportArgs) -> anyhow::Result<Outcome> {
     let callers = callers(&options.callers, &trace)?;
     let waits = options.waits(&trace);
     let options_of_report = rtrace_report::Options { callers, waits, ..options.options(look) };
-    working::reading(&[&options.directory], || rtrace_report::run_on(&trace, &options_of_report, &mut text))?;
+    spinner::reading(&[&options.directory], || rtrace_report::run_on(&trace, &options_of_report, &mut text))?;
     screen::show(&text, options.display)?;
     Ok(Outcome::Complete)
 }
@@ -77,7 +77,7 @@ fn selects(selector: &Selector, site: &CallSite) -> bool {
 
 /// Writes a filter file; none where nothing is worth leaving out.
 fn suggest(options: &ReportArgs, destination: &Destination) -> anyhow::Result<Outcome> {
-    let suggestion = working::reading(&[&options.directory], || rtrace_report::suggest(&options.directory))?;
+    let suggestion = spinner::reading(&[&options.directory], || rtrace_report::suggest(&options.directory))?;
     if !suggestion.is_empty() {
         hinted(destination.file(|out| Ok(suggestion.write(out)?)).map_err(rtrace_report::Error::Page))?;
     }

@@ -23,7 +23,7 @@ use super::columns::TextColumns;
 use super::command_signals::Interrupts;
 use super::libs::{PROGRAM, name_of};
 use super::message::tell;
-use super::{Outcome, sampled};
+use super::{Outcome, cpu_time};
 
 /// Libraries that are shown at most.
 const MOST_SHOWN: usize = 8;
@@ -105,15 +105,15 @@ fn suggest(options: &Run, SampledCommand { sampled, modules, program }: &Sampled
     files.sort_by_key(|(_, samples)| Reverse(*samples));
     files.truncate(MOST_SHOWN);
     let best = files.first().map(|(name, _)| name.clone());
-    let elsewhere = sampled::elsewhere(sampled).map(|(name, samples, _)| (name.to_owned(), samples));
+    let elsewhere = cpu_time::elsewhere(sampled).map(|(name, samples, _)| (name.to_owned(), samples));
     if sampled.samples() > 0 {
-        let mut columns = TextColumns::new(["--lib", sampled::COLUMN], 0, |place| place == 1);
+        let mut columns = TextColumns::new(["--lib", cpu_time::COLUMN], 0, |place| place == 1);
         for (name, samples) in files.into_iter().chain(elsewhere) {
-            columns.add([escape(&name).into_owned(), sampled::share(sampled, samples)]);
+            columns.add([escape(&name).into_owned(), cpu_time::share(sampled, samples)]);
         }
         eprint!("\n{}", columns.text(super::terminal_columns()));
     }
-    tell!("{}", sampled::basis(sampled));
+    tell!("{}", cpu_time::basis(sampled));
     if let Some(library) = best {
         let mut words = options.command.iter().map(shell_quote);
         let first = words.next().unwrap_or_default();

@@ -8,7 +8,7 @@ use rtrace_model::{
     SinkError, Summary, Timestamp, Untimed, Window,
 };
 
-use super::kept::{KeptDefinitions, Taken};
+use super::buffer::{KeptDefinitions, Taken};
 
 /// What is to be written.
 pub(super) struct WindowPart {

@@ -6,7 +6,7 @@ use rtrace::sampling::Sampled;
 use rtrace_model::RegionId;
 use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion};
 
-use crate::sampled;
+use crate::cpu_time;
 
 /// Samples by function.
 pub struct SampleShares<'a> {
@@ -34,12 +34,12 @@ impl SampleShares<'_> {
 
     /// The share that so many samples are, for people.
     pub fn share(&self, samples: u64) -> String {
-        sampled::share(self.sampled, samples)
+        cpu_time::share(self.sampled, samples)
     }
 
     /// The same as a number, from 0 to 1.
     pub fn fraction(&self, samples: u64) -> Option<f64> {
-        sampled::fraction(self.sampled, samples)
+        cpu_time::fraction(self.sampled, samples)
     }
 
     /// Where CPU time is spent, how right that is, and what it does not tell.
@@ -54,7 +54,7 @@ impl SampleShares<'_> {
         ];
         let parts = parts.into_iter().filter(|(samples, _)| *samples > 0);
         let parts: String = parts.map(|(samples, place)| format!(", {} {place}", self.share(samples))).collect();
-        let basis = sampled::basis(self.sampled);
+        let basis = cpu_time::basis(self.sampled);
         match self.sampled.samples() {
             0 => format!("{basis}\n"),
             _ => format!(

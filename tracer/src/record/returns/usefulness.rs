@@ -14,7 +14,7 @@ use rtrace_code::arrival;
 
 use super::hold::Hold;
 use super::links::Placement;
-use super::placed::place_of;
+use super::site::place_of;
 use super::{Dropped, Exchange, FileId, Key, Placed, ReturnSites, Seen};
 use crate::host;
 

@@ -6,7 +6,7 @@ use rtrace_bpf::{ArrivalRule, Error, FilePlace};
 use rtrace_code::arrival;
 
 use super::links::Placement;
-use super::placed::Placed;
+use super::site::Placed;
 use super::{FileId, Key, ReturnSites};
 use crate::target::presence::ProcessCode;
 use crate::target::privilege;
