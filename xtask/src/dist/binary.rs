@@ -27,11 +27,14 @@ pub fn build(source: &Path, target: &Path) -> Result<PathBuf> {
         [(home, "/cargo"), (source.display().to_string(), "/rtrace"), (target.display().to_string(), "/target")];
     let mapped = |option: &str| places.iter().map(|(from, to)| format!("{option}={from}={to}")).collect::<Vec<_>>();
     let rust = [vec!["-Ctarget-feature=+crt-static".to_owned()], mapped("--remap-path-prefix")].concat();
-    let mut cargo = process::cargo(&["build", "--locked", "--package=rtrace-cli", "--features=rtrace-bpf/static"]);
+    let mut cargo =
+        process::cargo(&["rustc", "--locked", "--bin=rtrace", "--package=rtrace-cli", "--features=rtrace-bpf/static"]);
     cargo.args([format!("--profile={PROFILE}"), format!("--target={TARGET}")]).current_dir(source);
     cargo.env("CARGO_TARGET_DIR", target).env("CARGO_INCREMENTAL", "0");
     cargo.env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}")).env("CFLAGS", mapped("-ffile-prefix-map").join(" "));
     cargo.env("LIBBPF_SYS_LIBRARY_PATH", static_libraries()?);
+    // The addresses that a position-independent program adjusts take a tenth of the room then.
+    cargo.args(["--", "-Clink-arg=-Wl,-z,pack-relative-relocs"]);
     process::run(&mut cargo)?;
     let binary = target.join(TARGET).join(PROFILE).join("rtrace");
     let size = fs::metadata(&binary).with_context(|| format!("failed to find `{}`", binary.display()))?.len();

@@ -156,13 +156,12 @@ fn chroot(tree: &Path) -> Command {
 
 /// All files of a tree but those that package managers keep, with what they are and where links lead.
 fn files(tree: &Path) -> Result<BTreeSet<String>> {
-    let listed = process::output(Command::new("find").arg(tree).args(["-xdev", "-printf", "/%P %M %U %G %s %l\n"]))?;
+    let mut find = Command::new("find");
     // Of folders, sizes depend on what was in them.
-    let line = |line: &str| match line.split_once(" d") {
-        Some((name, rest)) => format!("{name} d{}", rest.rsplit_once("  ").map_or(rest, |(rest, _)| rest)),
-        None => line.to_owned(),
-    };
-    Ok(listed.lines().filter(|line| !KEPT.iter().any(|kept| line.starts_with(kept))).map(line).collect())
+    find.arg(tree).args(["-xdev", "-type", "d", "-printf", "/%P %M %U %G\n", "-o", "-printf", "/%P %M %U %G %s %l\n"]);
+    let listed = process::output(&mut find)?;
+    let is_kept = |line: &&str| KEPT.iter().any(|kept| line.starts_with(kept));
+    Ok(listed.lines().filter(|line| !is_kept(line)).map(str::to_owned).collect())
 }
 
 fn nothing_left(before: &BTreeSet<String>, tree: &Path) -> Result<()> {
