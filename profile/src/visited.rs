@@ -45,7 +45,7 @@ impl<'a> Visited<'a> {
     }
 
     /// Whether they count.
-    pub fn count(self) -> bool {
+    pub fn are_counted(self) -> bool {
         !matches!(self, Visited::Around(_))
     }
 

@@ -35,7 +35,7 @@ impl Visitor for Groups<'_> {
 
     fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, RowId>) -> RowId {
         let key = self.grouping.key(calls, &caller);
-        if !calls.count() {
+        if !calls.are_counted() {
             return key;
         }
         let (count, site) = (calls.totals().calls, calls.call_site());

@@ -64,7 +64,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use rtrace_exporters::{ExportError, TraceSet};
-use rtrace_model::CallSiteId;
+use rtrace_model::{CallSiteId, Loss};
 use rtrace_profile::{CallReader, ClockSpan, Visitor, Walk};
 
 use self::about::About;
@@ -364,75 +364,28 @@ pub fn run_on(trace: &TraceSet, options: &Options, out: &mut dyn Write) -> Resul
     Ok(())
 }
 
+/// Rows, and what is found out about calls while these are summed up.
+struct SummedRows {
+    table: Table,
+    lost_callers: u64,
+    shares: Shares,
+    remarks: Vec<Note>,
+}
+
 fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     if options.callers.is_some() && !trace.profile().is_empty() {
         return Err(Error::NoCallSites);
     }
     let losses = trace.losses()?;
-    let mut remarks = Vec::new();
     let span = options.part.map(|part| part.of(trace)).transpose()?;
     if span.is_some() && options.sort == Sort::Lost {
         return Err(Error::LostOfPart);
     }
-    let mut need = need(&options.by, span);
-    if need == Need::Paths && options.callers.is_some() {
-        // Call paths do not tell all call sites apart.
-        need = Need::Calls;
-    }
-    let from = span.and_then(|span| span.from);
-    let (mut table, lost_callers, shares) = match (Grouping::new(&options.by, trace)?, &options.histogram) {
-        (Some(grouping), histogram) => {
-            let groups = Groups::of_callers(grouping, options.callers.as_ref());
-            let groups = if span.is_some() { groups.of_part() } else { groups };
-            let mut measures = Measures::new(groups, trace, from);
-            if let Some(Histogram::Value(name)) = histogram {
-                measures.distribution = Some(Distribution::new(name, trace)?);
-                need = Need::Values(span.unwrap_or(ClockSpan::ALL));
-            }
-            let waiting = WaitingSums::new(trace, &options.waits);
-            let waiting = if span.is_some() { waiting.of_part() } else { waiting };
-            let (mut walk, mut waiting) = (Walk::new(measures), Walk::new(waiting));
-            let is_split = histogram.is_none() && options.callers.is_none() && WaitingSums::splits(&options.by);
-            let mut readers: Vec<&mut dyn CallReader> = vec![&mut walk];
-            readers.extend(is_split.then_some(&mut waiting as &mut dyn CallReader));
-            let shares = reading::read(trace, need, &mut readers)?;
-            let Measures { rows: mut groups, counting, distribution, .. } = walk.visitor;
-            let table = match (histogram, distribution) {
-                (Some(_), None) => groups.histograms(options.sort, options.min, options.limit),
-                (_, Some(distribution)) => {
-                    remarks.extend(distribution.unknown());
-                    distribution.table(&groups, options.sort, options.min, options.limit)
-                }
-                (None, None) => {
-                    groups.add_estimates(trace.estimates());
-                    remarks.extend(groups.unknown());
-                    let mut table = groups.table(options.sort, &losses);
-                    counting.add_to(&mut table);
-                    if is_split {
-                        waiting.visitor.add_to(&mut table, groups.grouping());
-                    }
-                    table
-                }
-            };
-            remarks.extend(groups.left_out());
-            if let Some(row) = waiting::worker(&options.by).filter(|_| is_split) {
-                remarks.extend(waiting.visitor.balance(groups.grouping()).map(|balance| balance.note(row)));
-            }
-            if histogram.is_none() {
-                remarks.extend(counting.unaccessed());
-            }
-            (table, walk.lost_callers, shares)
-        }
-        (None, _) if options.callers.is_some() => return Err(Error::TreeOfCallers),
-        (None, Some(_)) => return Err(Error::Histogram),
-        (None, None) => {
-            let order = tree::SiblingOrder::new(options.sort)?;
-            let (walk, shares) = walk(trace, need, Measures::new(Tree::of(trace), trace, from))?;
-            let mut table = walk.visitor.rows.table(trace, order, options.limit);
-            walk.visitor.counting.add_to(&mut table);
-            (table, walk.lost_callers, shares)
-        }
+    let summed = match Grouping::new(&options.by, trace)? {
+        Some(grouping) => sum_up_rows(trace, options, grouping, span, &losses)?,
+        None => sum_up_tree(trace, options, span)?,
     };
+    let SummedRows { mut table, lost_callers, shares, remarks } = summed;
     if span.is_some() {
         table.forget(&TIMELESS);
     }
@@ -466,6 +419,78 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         notes,
         legend,
     })
+}
+
+/// Sums up the calls of each row of a grouping.
+fn sum_up_rows(
+    trace: &TraceSet,
+    options: &Options,
+    grouping: Grouping<'_>,
+    span: Option<ClockSpan>,
+    losses: &[Loss],
+) -> Result<SummedRows, Error> {
+    let Options { by, sort, min, histogram, limit, callers, .. } = options;
+    let groups = Groups::of_callers(grouping, callers.as_ref());
+    let groups = if span.is_some() { groups.of_part() } else { groups };
+    let mut measures = Measures::new(groups, trace, span.and_then(|span| span.from));
+    let mut need = need(by, span);
+    if let Some(Histogram::Value(name)) = histogram {
+        measures.distribution = Some(Distribution::new(name, trace)?);
+        need = Need::Values(span.unwrap_or(ClockSpan::ALL));
+    } else if need == Need::Paths && callers.is_some() {
+        // Call paths do not tell all call sites apart.
+        need = Need::Calls;
+    }
+    let waiting = WaitingSums::new(trace, &options.waits);
+    let waiting = if span.is_some() { waiting.of_part() } else { waiting };
+    let (mut walk, mut waiting) = (Walk::new(measures), Walk::new(waiting));
+    let is_split = histogram.is_none() && callers.is_none() && WaitingSums::splits(by);
+    let mut readers: Vec<&mut dyn CallReader> = vec![&mut walk];
+    readers.extend(is_split.then_some(&mut waiting as &mut dyn CallReader));
+    let shares = reading::read(trace, need, &mut readers)?;
+    let Measures { rows: mut groups, counting, distribution, .. } = walk.visitor;
+    let mut remarks = Vec::new();
+    let table = match (histogram, distribution) {
+        (_, Some(distribution)) => {
+            remarks.extend(distribution.unknown());
+            distribution.table(&groups, *sort, *min, *limit)
+        }
+        (Some(_), None) => groups.histograms(*sort, *min, *limit),
+        (None, None) => {
+            groups.add_estimates(trace.estimates());
+            remarks.extend(groups.unknown());
+            let mut table = groups.table(*sort, losses);
+            counting.add_to(&mut table);
+            if is_split {
+                waiting.visitor.add_to(&mut table, groups.grouping());
+            }
+            table
+        }
+    };
+    remarks.extend(groups.left_out());
+    if let Some(row) = waiting::worker(by).filter(|_| is_split) {
+        remarks.extend(waiting.visitor.balance(groups.grouping()).map(|balance| balance.note(row)));
+    }
+    if histogram.is_none() {
+        remarks.extend(counting.unaccessed());
+    }
+    Ok(SummedRows { table, lost_callers: walk.lost_callers, shares, remarks })
+}
+
+/// Sums up the calls of each call path.
+fn sum_up_tree(trace: &TraceSet, options: &Options, span: Option<ClockSpan>) -> Result<SummedRows, Error> {
+    if options.callers.is_some() {
+        return Err(Error::TreeOfCallers);
+    }
+    if options.histogram.is_some() {
+        return Err(Error::Histogram);
+    }
+    let order = tree::SiblingOrder::new(options.sort)?;
+    let measures = Measures::new(Tree::of(trace), trace, span.and_then(|span| span.from));
+    let (walk, shares) = walk(trace, need(&options.by, span), measures)?;
+    let mut table = walk.visitor.rows.table(trace, order, options.limit);
+    walk.visitor.counting.add_to(&mut table);
+    Ok(SummedRows { table, lost_callers: walk.lost_callers, shares, remarks: Vec::new() })
 }
 
 /// What rows of that kind need of the calls, of all or of a part of the time.

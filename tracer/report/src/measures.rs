@@ -36,7 +36,7 @@ impl<R: TimeRows> Visitor for Measures<'_, R> {
 
     fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, RowId>) -> RowId {
         let row = self.rows.visit(calls, caller);
-        if calls.count() {
+        if calls.are_counted() {
             if let Some(tracing) = &mut self.tracing {
                 tracing.add(row, calls, caller);
             }

@@ -74,7 +74,7 @@ impl Visitor for WaitingSums {
         let region = calls.region();
         let around = caller.enclosing().last().and_then(|open| open.mark);
         let wait = around.or_else(|| self.waits.get(&region).copied());
-        if calls.count() && calls.have_time() {
+        if calls.are_counted() && calls.have_time() {
             let on_cpu = self.on_cpu.and_then(|place| calls.counts().get(place).map(|count| count.exclusive));
             self.add((region, calls.location()), wait, calls.totals().exclusive, on_cpu);
         }

@@ -35,7 +35,7 @@ impl Visitor for Edges<'_> {
 
     fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, RowId>) -> RowId {
         let key = self.key(calls.region(), calls.call_site(), &caller);
-        if calls.count() {
+        if calls.are_counted() {
             self.add(key, calls.totals(), if caller.is_within(key) { Within::Yes } else { Within::No });
         }
         key

@@ -77,7 +77,7 @@ impl Visitor for SiteTable<'_> {
     fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, Mark>) -> Mark {
         let (region, site) = (calls.region(), calls.call_site());
         let Visited::Path(path) = calls else {
-            return Mark::Row(match calls.count() {
+            return Mark::Row(match calls.are_counted() {
                 true => self.add(region, site, &caller, calls.totals()),
                 false => self.edges.key(region, site, &Caller::None),
             });
