@@ -14,6 +14,7 @@ mod file;
 mod folding;
 mod joined;
 mod manifest;
+mod messages;
 mod openmetrics;
 mod order;
 mod overview;
@@ -34,6 +35,10 @@ pub use directory::Owner;
 pub use error::Error;
 pub use export::{Destination, ExportError, ExportFormat, Exported, FORMATS, Selection, export};
 pub use joined::ValueReader;
+pub use messages::{
+    CallTime, Communicator, CommunicatorId, Gaps, Matched, Message, MessageEnd, MessageEvent, MessageKind, Messages,
+    Size, Transfer,
+};
 pub use openmetrics::OpenMetrics;
 pub use overview::{Activity, Axis, DurationCell, Durations, Overview, SiteRow, Slice};
 pub use reader::{Status, Trace, Warning};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallSite, Context, LibraryId, LocationId, Metric, RegionId, Timestamp, ValueColumn};
+use crate::{CallSite, Context, FunctionEvent, LibraryId, LocationId, Metric, RegionId, Timestamp, ValueColumn};
 
 /// One ELF object file that traced processes map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +110,8 @@ pub struct Region {
     pub source_file: Option<String>,
     /// The line of its first instruction there, from 1 on.
     pub source_line: Option<u32>,
+    /// What it does, if a table of signatures that was used says it.
+    pub event: Option<FunctionEvent>,
 }
 
 impl Region {

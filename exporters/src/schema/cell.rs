@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, Int32Array, StringArray};
-use rtrace_model::{CallSiteId, ExitPolicy, LibraryId, LocationId, MetricId, PathId, RegionId, Timestamp, ValueType};
+use rtrace_model::{CallSiteId, ExitPolicy, FunctionEvent, LibraryId, LocationId, MetricId, PathId, RegionId, Timestamp, ValueType};
 
 use super::column::{self, ColumnError, Columns};
 
@@ -118,4 +118,6 @@ nullable_cells! {
         columns, name => Ok(columns.optional_int64(name)?.into_iter().map(|time| time.map(Timestamp)).collect());
     String: cells => Arc::new(StringArray::from_iter(cells.map(Option::as_deref))),
         columns, name => Ok(columns.added_text(name)?.into_iter().map(|text| text.map(str::to_owned)).collect());
+    FunctionEvent: cells => Arc::new(StringArray::from_iter(cells.map(|event| event.map(FunctionEvent::name)))),
+        columns, name => Ok(columns.added_text(name)?.into_iter().map(|text| FunctionEvent::from_name(text?)).collect());
 }

@@ -65,6 +65,7 @@ row!(Region, "regions.parquet", {
     "written": written,
     "source_file": source_file,
     "source_line": source_line,
+    "event": event,
     "waits_for": [|region| region.waits_for().map(|wait| wait.name().to_owned())],
 });
 

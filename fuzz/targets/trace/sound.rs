@@ -76,6 +76,7 @@ fn region(id: u32) -> Region {
         stub: false,
         source_file: None,
         source_line: None,
+        event: None,
     }
 }
 

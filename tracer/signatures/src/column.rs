@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Role;
+use rtrace_model::Role;
 
 /// At most this many operations fetch the values of one function.
 pub const MOST_OPS: usize = 16;
@@ -55,6 +55,23 @@ pub struct MetricSpec {
     pub at: At,
     /// Computes one word, a signed number of 64 bits that wraps.
     pub program: Vec<Op>,
+}
+
+impl MetricSpec {
+    /// The column that has its value of each call.
+    #[must_use]
+    pub fn as_column(&self) -> ValueSpec {
+        ValueSpec {
+            name: self.name.clone(),
+            ctype: ColumnType::Signed(8),
+            c_type: format!("{} (long)", self.expression),
+            at: self.at,
+            program: self.program.clone(),
+            unit: Some(self.unit.name().to_owned()),
+            role: None,
+            condition: None,
+        }
+    }
 }
 
 /// The unit of a metric.

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use rtrace_model::{FunctionEvent, Role};
+
 use crate::capture::{CaptureFault, Wanted};
 use crate::description::Description;
 use crate::prototype::Declared;
@@ -9,7 +11,7 @@ use crate::read::ValuePlace;
 use crate::table::{Dialect, TableEntry};
 use crate::{
     AbiPlace, At, Cause, ColumnType, Condition, DropReason, Dropped, FetchProgram, MetricSpec, MetricUnit, Op, OpCode,
-    Param, Role, SaidBy, Signature, Type, ValueSpec, abi, assemble, expression,
+    Param, SaidBy, Signature, Type, ValueSpec, abi, assemble, expression,
 };
 
 /// Names that other columns of the trace have.
@@ -44,14 +46,20 @@ pub fn describe(name: &str, description: Description, wish: &Wish) -> Result<(Si
     }
     let CapturedColumns { mut columns, mut dropped } = captured;
     let mut metrics = function.metrics(wish, &mut dropped)?;
+    // The size of a message is a column, too: a sum does not say which call it is of, nor that a part is unknown.
+    if wish.columns.is_none() && wish.entry.and_then(|entry| entry.event).is_some_and(FunctionEvent::is_message) {
+        columns.extend(metrics.iter().map(MetricSpec::as_column));
+    }
     for (role, place) in wish.entry.iter().flat_map(|entry| &entry.roles) {
         let column = columns.iter_mut().find(|column| column.name == *place).map(|column| &mut column.role);
         let metric = metrics.iter_mut().find(|metric| metric.name == *place).map(|metric| &mut metric.role);
-        match column.or(metric) {
-            Some(target) => *target = Some(*role),
+        let is_captured = column.is_some() || metric.is_some();
+        column.into_iter().chain(metric).for_each(|target| *target = Some(*role));
+        match is_captured {
+            true => {}
             // The user's columns may leave it out, and it may be unobservable.
-            None if wish.columns.is_some() || dropped.iter().any(|dropped| dropped.name == *place) => {}
-            None => return Err(format!("the role `{}` is that of `{place}`, which is not captured", role.name())),
+            false if wish.columns.is_some() || dropped.iter().any(|dropped| dropped.name == *place) => {}
+            false => return Err(format!("the role `{}` is that of `{place}`, which is not captured", role.name())),
         }
     }
     for column in columns.iter_mut().filter(|column| column.role == Some(Role::Bytes)) {

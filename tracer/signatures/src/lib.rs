@@ -24,7 +24,6 @@ mod lexer;
 mod location;
 mod prototype;
 mod read;
-mod role;
 mod selection;
 mod signature;
 mod table;
@@ -39,7 +38,6 @@ pub use ctype::{Class, Field, Structure, Type};
 pub use errno::leave_out_errno;
 pub use error::{Error, TableLine};
 pub use location::{AbiPlace, Cause};
-pub use role::{Event, Role};
 pub use signature::{DropReason, Dropped, NotKnown, Param, SaidBy, Signature};
 
 #[cfg(test)]

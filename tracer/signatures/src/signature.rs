@@ -3,7 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::{AbiPlace, Cause, Event, MetricSpec, Type, ValueSpec};
+use rtrace_model::FunctionEvent;
+
+use crate::{AbiPlace, Cause, MetricSpec, Type, ValueSpec};
 
 /// What is known of one function, and what is captured of its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub struct Signature {
     /// What is counted on each call.
     pub metrics: Vec<MetricSpec>,
     /// What the function does, for consumers that do not know it.
-    pub event: Option<Event>,
+    pub event: Option<FunctionEvent>,
     /// What was wanted and is not captured, with the reason.
     pub dropped: Vec<Dropped>,
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
+use rtrace_model::{FunctionEvent, Role};
 use rtrace_symbolizer::{Image, select};
 use serde::Deserialize;
 use toml::Spanned;
@@ -13,7 +14,7 @@ use toml::Spanned;
 use crate::capture::Wanted;
 use crate::description::Description;
 use crate::prototype::{self, Types};
-use crate::{Error, Event, Field, Role, SaidBy, Structure, TableLine, Type, expression};
+use crate::{Error, Field, SaidBy, Structure, TableLine, Type, expression};
 
 /// Tables are read whole; a longer one is a mistake.
 const LONGEST: usize = 4 << 20;
@@ -119,7 +120,7 @@ pub struct TableEntry {
     /// Names and expressions of metrics.
     pub metrics: Vec<(String, String)>,
     /// What the function does.
-    pub event: Option<Event>,
+    pub event: Option<FunctionEvent>,
     /// Roles, each with the column or metric that has it.
     pub roles: Vec<(Role, String)>,
     /// When `errno` means something.
@@ -398,7 +399,7 @@ fn entry(
     let mut roles = Vec::new();
     for (role, column) in &raw.roles {
         if role == "event" {
-            let known = Event::from_name(column.get_ref());
+            let known = FunctionEvent::from_name(column.get_ref());
             event = Some(known.ok_or_else(|| at(column, format!("there is no event `{}`", column.get_ref())))?);
         } else {
             let known = Role::from_name(role).ok_or_else(|| at(column, format!("there is no role `{role}`")))?;

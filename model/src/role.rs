@@ -1,11 +1,14 @@
 //! What functions and values mean to a consumer that does not know the library.
 
-use rtrace_model::words;
+use serde::{Deserialize, Serialize};
+
+use crate::words;
 
 words! {
     /// What a function of a parallel program does, for consumers such as OTF2.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    Event {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    FunctionEvent {
         /// Sends a message, and returns when its buffer may be used again.
         Send = "send",
         /// Receives a message.
@@ -56,6 +59,31 @@ words! {
         Await = "await",
         /// Waits until all have come.
         Barrier = "barrier",
+    }
+}
+
+impl FunctionEvent {
+    /// Whether it sends, receives, or waits for what is sent, or makes what messages refer to.
+    pub fn is_message(self) -> bool {
+        use FunctionEvent::{
+            Collective, CommunicatorCreate, CommunicatorFree, Irecv, Isend, Recv, RmaAtomic, RmaGet, RmaPut, Send,
+            SendRecv, Test, Wait,
+        };
+        matches!(
+            self,
+            Send | Recv
+                | SendRecv
+                | Isend
+                | Irecv
+                | Wait
+                | Test
+                | Collective
+                | CommunicatorCreate
+                | CommunicatorFree
+                | RmaPut
+                | RmaGet
+                | RmaAtomic
+        )
     }
 }
 

@@ -1,0 +1,99 @@
+//! The messages of a parallel program: who sent how much to whom, and when.
+//!
+//! They come from the values of calls and the roles of these ([`Role`](rtrace_model::Role)), so the reader knows no
+//! function by name. Ranks are those of the world communicator. What a trace does not say stays unknown and is counted
+//! ([`Gaps`]): nothing is guessed.
+//!
+//! [`TraceSet::messages`] reads the communicators of all ranks. [`Messages::matched`] gives each message once, with both
+//! of its ends; [`Messages::events_of`] gives the records of one trace, as formats such as OTF2 have them. Memory grows
+//! with the messages of all ranks for the first, and of one trace for the second.
+
+mod calls;
+mod communicators;
+mod matching;
+mod records;
+
+use std::collections::HashMap;
+
+use rtrace_model::{LocationId, Timestamp};
+
+use crate::{Error, TraceSet};
+
+use self::calls::ProcessKey;
+use self::communicators::Communicators;
+
+pub use self::communicators::{Communicator, CommunicatorId};
+pub use self::matching::{Matched, Message, MessageEnd};
+pub use self::records::{Gaps, MessageEvent, MessageKind, Size, Transfer};
+
+/// The messages of a set of traces, one for each rank, or one for all.
+#[derive(Debug)]
+pub struct Messages<'a> {
+    set: &'a TraceSet,
+    processes: HashMap<LocationId, ProcessKey>,
+    communicators: Communicators,
+}
+
+impl TraceSet {
+    /// Reads which communicators the traced program has made. Ranks that were not recorded are missing.
+    ///
+    /// # Errors
+    /// A trace cannot be read.
+    pub fn messages(&self) -> Result<Messages<'_>, Error> {
+        let processes = calls::processes(self);
+        let communicators = Communicators::read(self, &processes)?;
+        Ok(Messages { set: self, processes, communicators })
+    }
+}
+
+impl Messages<'_> {
+    /// The number of ranks of the program, as the launcher says, or one more than the highest rank that is known.
+    pub fn size(&self) -> u32 {
+        self.communicators.size()
+    }
+
+    /// The rank in the world of the process that a thread belongs to.
+    pub fn rank_of(&self, location: LocationId) -> Option<u32> {
+        self.communicators.rank_of(*self.processes.get(&location)?)
+    }
+
+    /// All communicators whose members are known, by id. The first is that of all ranks.
+    pub fn communicators(&self) -> &[Communicator] {
+        self.communicators.all()
+    }
+
+    /// The records of one of the [`traces`](TraceSet::traces), by its place: by location, call and time.
+    ///
+    /// # Errors
+    /// The trace cannot be read.
+    pub fn events_of(&self, place: usize) -> Result<(Vec<MessageEvent>, Gaps), Error> {
+        let calls = calls::of_trace(self.set, place, |_| true)?;
+        Ok(records::records(calls, &self.processes, &self.communicators))
+    }
+
+    /// All messages of which both ends are known, by the time when they were sent, and what is missing.
+    ///
+    /// # Errors
+    /// A trace cannot be read.
+    pub fn matched(&self) -> Result<Matched, Error> {
+        let mut ends = matching::Ends::default();
+        for place in 0..self.set.traces().len() {
+            let (events, gaps) = self.events_of(place)?;
+            ends.add(&events, gaps, |location| self.rank_of(location));
+        }
+        Ok(ends.matched())
+    }
+}
+
+/// A time within a call: when it begins, and when it returns, if that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallTime {
+    /// The thread.
+    pub location: LocationId,
+    /// The call.
+    pub call: u64,
+    /// When it began.
+    pub start: Timestamp,
+    /// When it returned; `None` if that is not known.
+    pub end: Option<Timestamp>,
+}
