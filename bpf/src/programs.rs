@@ -15,8 +15,8 @@ use crate::mapped::Mapped;
 use crate::options::{MAX_COUNTERS, MAX_WATCHES, Mechanism};
 use crate::skeleton::rtrace::RtraceSkel;
 use crate::wire::{
-    self, ArrivalKey, HitTimes, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ProcessRecord,
-    ReadingRecord, TracedCode, UnlinkedBit, ValuesRecord,
+    self, ArrivalKey, CallWords, HitTimes, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord,
+    ProcessRecord, ReadingRecord, TracedCode, UnlinkedBit,
 };
 
 /// The calls that were running on one thread when recording was switched off.
@@ -30,7 +30,7 @@ pub struct OpenThread {
     /// What they have counted so far, one reading per counter for each call.
     pub readings: Vec<ReadingRecord>,
     /// Their values so far, one record for each call; empty where no call has any.
-    pub values: Vec<ValuesRecord>,
+    pub values: Vec<CallWords>,
 }
 
 /// The loaded programs. Dropping them detaches all and leaves nothing in the kernel.
@@ -433,7 +433,7 @@ impl Programs {
                     rest = wire::take_readings(after, self.counters, &mut entry.readings)?;
                     if self.words > 0 || self.levels > 0 {
                         let (values, after) = wire::take(rest)?;
-                        entry.values.push(values);
+                        entry.values.push(CallWords { values, lists: Box::default() });
                         rest = after;
                     }
                     if open.call.id == 0 {

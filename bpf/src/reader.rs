@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
-use crate::wire::{self, AccessRecord, CallRecord, EventKindCode, EventRecord, ReadingRecord, ValuesRecord};
+use crate::wire::{self, AccessRecord, CallRecord, CallWords, EventKindCode, EventRecord, ReadingRecord};
 use crate::{Error, Programs};
 
 /// What the rings held.
@@ -19,7 +19,7 @@ pub struct Records {
     /// What they counted: one reading per counter for each call.
     pub readings: Vec<ReadingRecord>,
     /// The values that some have, each with the place of its call among `calls`, in their order.
-    pub values: Vec<(usize, ValuesRecord)>,
+    pub values: Vec<(usize, CallWords)>,
     /// What happened beside them. Where a program was executed, with its command line, each word ended by a null; it is
     /// empty if it is too long.
     pub events: Vec<(EventRecord, Vec<u8>)>,

@@ -82,6 +82,29 @@ records! {
     ValuesRecord => "the values of a call",
 }
 
+/// The values of a call.
+#[derive(Clone, Debug, Default)]
+pub struct CallWords {
+    /// Those that any call has.
+    pub values: ValuesRecord,
+    /// Lists that were read when it returned; empty if there are none.
+    pub lists: Box<[u64]>,
+}
+
+impl CallWords {
+    /// So many words from that place on. Lists follow the others.
+    pub fn words(&self, first: usize, count: usize) -> Option<&[u64]> {
+        let own = self.values.word.len();
+        let (all, first) = if first < own { (&self.values.word[..], first) } else { (&*self.lists, first - own) };
+        all.get(first..first + count)
+    }
+
+    /// The number of the call's context.
+    pub fn context(&self) -> u32 {
+        self.values.context as u32
+    }
+}
+
 /// Reads a record from the front of `bytes` and returns it with the rest.
 ///
 /// # Errors
@@ -128,19 +151,20 @@ pub fn take_readings<'a>(
 ///
 /// # Errors
 /// [`Error::Decode`] if there are others.
-pub fn take_values(bytes: &[u8], words: usize) -> Result<ValuesRecord, Error> {
+pub fn take_values(bytes: &[u8], words: usize) -> Result<CallWords, Error> {
+    const LISTED: usize = Limit::RT_LISTED.0 as usize;
     let mut values = ValuesRecord::default();
     let mut found = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")));
-    if ![8, (1 + words) * 8].contains(&bytes.len()) || words > values.word.len() {
+    if ![8, (1 + words) * 8, (1 + words + LISTED) * 8].contains(&bytes.len()) || words > values.word.len() {
         return Err(Error::Decode { what: ValuesRecord::NAME, bytes: bytes.len() });
     }
     let head = found.next().unwrap_or_default();
-    (values.failed, values.context) = (head as u16, (head >> 32) as u32);
+    (values.failed, values.context) = (head as u32, head >> 32);
     values.has = u8::from(words > 0 && bytes.len() > 8);
-    for (place, word) in values.word.iter_mut().zip(found) {
+    for (place, word) in values.word[..words].iter_mut().zip(&mut found) {
         *place = word;
     }
-    Ok(values)
+    Ok(CallWords { values, lists: found.collect() })
 }
 
 /// A record as the kernel side has it.

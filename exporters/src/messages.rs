@@ -2,7 +2,7 @@
 //!
 //! They come from the values of calls and the roles of these ([`Role`](rtrace_model::Role)), so the reader knows no
 //! function by name. Ranks are those of the world communicator. What a trace does not say stays unknown and is counted
-//! ([`Gaps`]): nothing is guessed.
+//! ([`MessageGaps`]): nothing is guessed.
 //!
 //! [`TraceSet::messages`] reads the communicators of all ranks. [`Messages::matched`] gives each message once, with both
 //! of its ends; [`Messages::events_of`] gives the records of one trace, as formats such as OTF2 have them. Memory grows
@@ -12,6 +12,7 @@ mod calls;
 mod communicators;
 mod matching;
 mod records;
+mod requests;
 
 use std::collections::HashMap;
 
@@ -23,8 +24,8 @@ use self::calls::ProcessKey;
 use self::communicators::Communicators;
 
 pub use self::communicators::{Communicator, CommunicatorId};
-pub use self::matching::{Matched, Message, MessageEnd};
-pub use self::records::{Gaps, MessageEvent, MessageKind, Size, Transfer};
+pub use self::matching::{Matched, MatchedMessage, MessageEnd};
+pub use self::records::{MessageEvent, MessageGaps, MessageKind, Size, Transfer};
 
 /// The messages of a set of traces, one for each rank, or one for all.
 #[derive(Debug)]
@@ -66,9 +67,9 @@ impl Messages<'_> {
     ///
     /// # Errors
     /// The trace cannot be read.
-    pub fn events_of(&self, place: usize) -> Result<(Vec<MessageEvent>, Gaps), Error> {
+    pub fn events_of(&self, place: usize) -> Result<(Vec<MessageEvent>, MessageGaps), Error> {
         let calls = calls::of_trace(self.set, place, |_| true)?;
-        Ok(records::records(calls, &self.processes, &self.communicators))
+        Ok(records::records(&calls, &self.processes, &self.communicators))
     }
 
     /// All messages of which both ends are known, by the time when they were sent, and what is missing.
@@ -76,10 +77,11 @@ impl Messages<'_> {
     /// # Errors
     /// A trace cannot be read.
     pub fn matched(&self) -> Result<Matched, Error> {
-        let mut ends = matching::Ends::default();
+        let mut ends = matching::MessageEnds::default();
         for place in 0..self.set.traces().len() {
             let (events, gaps) = self.events_of(place)?;
-            ends.add(&events, gaps, |location| self.rank_of(location));
+            let is_lossy = !self.set.part(place).losses()?.is_empty();
+            ends.add(&events, gaps, is_lossy, |location| self.rank_of(location));
         }
         Ok(ends.matched())
     }

@@ -23,10 +23,50 @@ words! {
         Wait = "wait",
         /// Asks whether a request has ended.
         Test = "test",
-        /// All ranks of a communicator take part.
+        /// Prepares to send a message any number of times.
+        SendInit = "send_init",
+        /// Prepares to receive a message any number of times.
+        RecvInit = "recv_init",
+        /// Begins what was prepared.
+        Start = "start",
+        /// Asks to undo what a request has begun.
+        Cancel = "cancel",
+        /// Gives a request back without waiting for its end.
+        RequestFree = "request_free",
+        /// All ranks of a communicator take part, in a way that no other event names.
         Collective = "collective",
+        /// The root sends the same to all.
+        Broadcast = "broadcast",
+        /// All send to the root.
+        Gather = "gather",
+        /// All send to the root, each as much as it wants.
+        GatherV = "gatherv",
+        /// The root sends a part to each.
+        Scatter = "scatter",
+        /// The root sends a part to each, each of its own size.
+        ScatterV = "scatterv",
+        /// All send the same to all.
+        Allgather = "allgather",
+        /// All send the same to all, each as much as it wants.
+        AllgatherV = "allgatherv",
+        /// All send a part to each.
+        Alltoall = "alltoall",
+        /// All send a part to each, each of its own size.
+        AlltoallV = "alltoallv",
+        /// The root gets the sum of all.
+        Reduce = "reduce",
+        /// All get the sum of all.
+        Allreduce = "allreduce",
+        /// Each gets a part of the sum of all.
+        ReduceScatter = "reduce_scatter",
+        /// Each gets the sum of those up to it, or before it.
+        Scan = "scan",
+        /// Makes a communicator of one, and of another one's members as its other side.
+        IntercommunicatorCreate = "intercommunicator_create",
         /// Makes a communicator of another.
         CommunicatorCreate = "communicator_create",
+        /// Makes memory of all ranks of a communicator accessible to each of them.
+        WindowCreate = "window_create",
         /// Frees a communicator.
         CommunicatorFree = "communicator_free",
         /// Writes memory of another rank.
@@ -63,26 +103,38 @@ words! {
 }
 
 impl FunctionEvent {
-    /// Whether it sends, receives, or waits for what is sent, or makes what messages refer to.
+    /// Whether it says something of messages between processes, their requests, or their communicators.
     pub fn is_message(self) -> bool {
+        use FunctionEvent::{Allocate, Await, Free, IoClose, IoOpen, IoRead, IoWrite, Lock, RmaSync, TryLock, Unlock};
+        !matches!(
+            self,
+            Allocate | Await | Free | IoClose | IoOpen | IoRead | IoWrite | Lock | RmaSync | TryLock | Unlock
+        )
+    }
+
+    /// Whether all ranks of a communicator take part.
+    pub fn is_collective(self) -> bool {
         use FunctionEvent::{
-            Collective, CommunicatorCreate, CommunicatorFree, Irecv, Isend, Recv, RmaAtomic, RmaGet, RmaPut, Send,
-            SendRecv, Test, Wait,
+            Allgather, AllgatherV, Allreduce, Alltoall, AlltoallV, Barrier, Broadcast, Collective, Gather, GatherV,
+            Reduce, ReduceScatter, Scan, Scatter, ScatterV,
         };
         matches!(
             self,
-            Send | Recv
-                | SendRecv
-                | Isend
-                | Irecv
-                | Wait
-                | Test
+            Allgather
+                | AllgatherV
+                | Allreduce
+                | Alltoall
+                | AlltoallV
+                | Barrier
+                | Broadcast
                 | Collective
-                | CommunicatorCreate
-                | CommunicatorFree
-                | RmaPut
-                | RmaGet
-                | RmaAtomic
+                | Gather
+                | GatherV
+                | Reduce
+                | ReduceScatter
+                | Scan
+                | Scatter
+                | ScatterV
         )
     }
 }
@@ -99,10 +151,32 @@ words! {
         Tag = "tag",
         /// The tag of the received message.
         SourceTag = "source_tag",
+        /// The rank that is asked for where a call also sends.
+        RecvPeer = "recv_peer",
+        /// The tag that is asked for where a call also sends.
+        RecvTag = "recv_tag",
+        /// Bytes that there is room for where a call also sends.
+        Posted = "posted",
+        /// Whether something has happened; 0 if not.
+        Flag = "flag",
+        /// Places of requests among those of the call.
+        Index = "index",
+        /// How many requests, or places, there are.
+        Count = "count",
         /// A communicator, by the same number on all its ranks.
         Communicator = "communicator",
         /// A communicator that the call made.
         NewCommunicator = "new_communicator",
+        /// The own rank in the communicator that the call made.
+        NewRank = "new_rank",
+        /// Ranks of one color get one communicator.
+        Color = "color",
+        /// The order of ranks in the communicator that the call made.
+        Key = "key",
+        /// The communicator by which two sides find each other.
+        PeerCommunicator = "peer_communicator",
+        /// The own side's rank by which two sides find each other.
+        Leader = "leader",
         /// The own rank in the communicator.
         Rank = "rank",
         /// The root of a collective operation.
@@ -121,6 +195,8 @@ words! {
         Path = "path",
         /// A place in a file.
         Offset = "offset",
+        /// An address of memory that is written.
+        Target = "target",
         /// An address of memory.
         Address = "address",
         /// A lock, a condition or a barrier.

@@ -24,21 +24,31 @@ static __always_inline void fill_call(struct rt_call *call, const struct rt_thre
 
 #define CALL_SIZE (sizeof(struct rt_call) + rt_counters * sizeof(struct rt_reading))
 #define VALUES_SIZE ((1 + rt_words) * sizeof(u64))
+#define LISTS_SIZE (RT_LISTED * sizeof(u64))
 
 /* The call's context, which operations failed, and as many words as a program of this recording fills at most. */
 static __always_inline void write_values(u64 *words, const struct rt_values *values)
 {
 	u32 i;
 
-	words[0] = values->failed | (u64)values->context << 32;
+	words[0] = values->failed | values->context << 32;
 	for (i = 0; i < RT_WORDS && i < rt_words; i++)
 		words[1 + i] = values->word[i];
+}
+
+/* The lists that were read when the call returned; null: none were. */
+static __always_inline const struct rt_lists *lists_of(const struct rt_values *values, u32 ending)
+{
+	if (!rt_words || !values || !values->lists || ending != RT_RETURNED)
+		return 0;
+	return bpf_task_storage_get(&lists, bpf_get_current_task_btf(), 0, 0);
 }
 
 static __always_inline void write_call(const struct rt_hit *hit, const struct rt_frame *frame,
 				       const struct rt_values *values, u64 duration, u32 ending)
 {
 	u32 cpu = bpf_get_smp_processor_id(), context = 0, i;
+	const struct rt_lists *listed;
 	struct rt_reading *readings;
 	struct rt_call *call;
 	void *ring;
@@ -55,7 +65,11 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 	/* Else clang asks again below, and the verifier does not know the answer. */
 	rt_apart(values);
 	/* Sizes are known when the programs are loaded. */
-	if (values)
+	listed = lists_of(values, ending);
+	rt_apart(listed);
+	if (values && listed)
+		call = bpf_ringbuf_reserve(ring, CALL_SIZE + VALUES_SIZE + LISTS_SIZE, 0);
+	else if (values)
 		call = bpf_ringbuf_reserve(ring, CALL_SIZE + VALUES_SIZE, 0);
 	else if (rt_levels)
 		call = bpf_ringbuf_reserve(ring, CALL_SIZE + sizeof(u64), 0);
@@ -69,6 +83,8 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 	readings = (struct rt_reading *)(call + 1);
 	rt_for_counters(i)
 		readings[i] = hit->measured->readings[i];
+	if (values && listed)
+		*(struct rt_lists *)((u64 *)(readings + rt_counters) + 1 + rt_words) = *listed;
 	if (values)
 		write_values((u64 *)(readings + rt_counters), values);
 	else if (rt_levels)

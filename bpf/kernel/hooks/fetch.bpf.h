@@ -22,6 +22,12 @@ struct {
 	__type(value, struct rt_program);
 } fetch_programs SEC(".maps");
 
+/* A place that the verifier knows to be within bounds. */
+static __always_inline u32 word_at(u32 place)
+{
+	return place < RT_WORDS ? place : 0;
+}
+
 /* Apart for each register: clang would merge the loads into one at a variable offset, which the verifier refuses. */
 #define RT_LOAD(number, field)                                                                            \
 	case number:                                                                                      \
@@ -122,6 +128,50 @@ static __always_inline long fetch_memory(u64 *value, u8 flags, const void *addre
 	}
 }
 
+/* Elements of a list that are read: where the list ends, there may be no mapping. */
+static __always_inline u32 listed(const struct rt_fetch *fetch, u64 elements)
+{
+	u32 most = fetch->number >> 8 & 255;
+
+	return (__s64)elements < 0 ? 0 : elements < most ? elements : most;
+}
+
+/* Apart for each room, as with texts. */
+#define RT_READ_LIST(to, end, room)                                                                       \
+	do {                                                                                              \
+		if (bytes > room)                                                                         \
+			bytes = room;                                                                     \
+		if (target < end - room / sizeof(u64))                                                    \
+			error = bpf_probe_read_user(&to[target + 1], bytes, address);                     \
+	} while (0)
+
+/* How many elements were read is in front of them. */
+static __always_inline long fetch_list(struct rt_values *values, const struct rt_fetch *fetch, bool is_entry,
+				       const void *address)
+{
+	struct rt_lists *at_return;
+	u32 elements = listed(fetch, values->word[word_at(fetch->number >> 16 & 255)]);
+	u32 bytes = elements * (fetch->number & 255), target = fetch->target;
+	long error = -1;
+
+	if (is_entry) {
+		RT_READ_LIST(values->word, RT_WORDS, 128);
+		if (target < RT_WORDS)
+			values->word[target] = elements;
+	} else {
+		at_return = bpf_task_storage_get(&lists, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (!at_return)
+			return -1;
+		if ((fetch->number >> 8 & 255) * (fetch->number & 255) <= 64)
+			RT_READ_LIST(at_return->word, RT_LISTED, 64);
+		else
+			RT_READ_LIST(at_return->word, RT_LISTED, 384);
+		if (target < RT_LISTED)
+			at_return->word[target] = elements;
+	}
+	return error;
+}
+
 static __always_inline void *thread_pointer(void)
 {
 	return (void *)bpf_get_current_task_btf()->thread.fsbase;
@@ -148,9 +198,10 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 			break;
 		if (!ctx && i < program->enters)
 			continue;
-		word = values->word[fetch->source % RT_WORDS];
+		word = values->word[word_at(fetch->source)];
 		/* Nothing is missing behind a null pointer, nor what is known of calls that come another way. */
-		if ((fetch->op == RT_FETCH_MEMORY || fetch->op == RT_FETCH_TEXT) && word < LOWEST_ADDRESS)
+		if ((fetch->op == RT_FETCH_MEMORY || fetch->op == RT_FETCH_TEXT || fetch->op == RT_FETCH_LIST) &&
+		    word < LOWEST_ADDRESS)
 			continue;
 		if (fetch->op == RT_FETCH_VECTOR && !measured->at_stub)
 			continue;
@@ -171,6 +222,9 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 		case RT_FETCH_TEXT:
 			error = is_stored ? -1 : fetch_text(values, fetch->target, fetch->number, (void *)word);
 			break;
+		case RT_FETCH_LIST:
+			error = is_stored ? -1 : fetch_list(values, fetch, ctx, (void *)word);
+			break;
 		case RT_FETCH_RESULT:
 			value = measured->result;
 			error = (fetch->flags & RT_FETCH_BITS) < measured->result_bits ? 0 : -1;
@@ -190,7 +244,7 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 		default:
 			value = fetch->number;
 			if (fetch->flags & RT_FETCH_WORDS)
-				value = values->word[(u32)fetch->number % RT_WORDS];
+				value = values->word[word_at(fetch->number)];
 			value = computed(fetch->op, word, value);
 		}
 		if (error) {
@@ -198,11 +252,11 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 			continue;
 		}
 		values->failed &= ~(1u << i);
-		if (fetch->op == RT_FETCH_TEXT)
+		if (fetch->op == RT_FETCH_TEXT || fetch->op == RT_FETCH_LIST)
 			continue;
 		unused = 63 - (fetch->flags & RT_FETCH_BITS);
 		value <<= unused;
-		values->word[fetch->target % RT_WORDS] = fetch->flags & RT_FETCH_SIGNED ?
+		values->word[word_at(fetch->target)] = fetch->flags & RT_FETCH_SIGNED ?
 							 (u64)((__s64)value >> unused) :
 							 value >> unused;
 	}
@@ -226,7 +280,8 @@ static __always_inline void fetch_at_entry(struct pt_regs *ctx, const struct rt_
 	if (!program)
 		return;
 	values->waits = program->count > program->enters || program->sums;
-	values->failed = 0xffff;
+	values->lists = program->lists;
+	values->failed = ~0u;
 	fetch(ctx, hit->measured, values, program, hit->slot);
 }
 
@@ -247,8 +302,8 @@ static __noinline int fetch_at_return(struct rt_measured *measured, struct rt_va
 
 		if (i >= program->sums || values->failed & sum->needs)
 			continue;
-		measured->total[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
-		measured->now[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
+		measured->total[sum->counter % RT_COUNTERS] += values->word[word_at(sum->word)];
+		measured->now[sum->counter % RT_COUNTERS] += values->word[word_at(sum->word)];
 	}
 	return 0;
 }

@@ -285,6 +285,18 @@ struct {
 	__type(value, struct rt_measured);
 } counted_threads SEC(".maps");
 
+/* Lists that are read when a call returns, until its record is written. */
+struct rt_lists {
+	u64 word[RT_LISTED];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct rt_lists);
+} lists SEC(".maps");
+
 struct rt_chunk_key {
 	u32 location;
 	u32 chunk;

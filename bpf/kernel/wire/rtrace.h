@@ -37,8 +37,9 @@ enum rt_limit {
 	/* Sums by which each CPU counts entries where no region can be throttled; a power of two. */
 	RT_CHECKED = 4096,
 	RT_COUNTERS = 8, /* counters of a recording, at most */
-	RT_WORDS = 16, /* words of values of a call, at most */
-	RT_FETCHES = 16, /* operations that fetch them */
+	RT_WORDS = 24, /* words of values of a call, at most, beside lists that are read when it returns */
+	RT_LISTED = 58, /* words of these */
+	RT_FETCHES = 24, /* operations that fetch them */
 	RT_SUMS = 4, /* counters that a function's values add to */
 	RT_WATCHES = 4, /* of them variables that are watched: x86 has as many debug registers */
 	RT_LEVELS = 128, /* return addresses of a context, at most */
@@ -47,7 +48,7 @@ enum rt_limit {
 };
 
 /* Frames whose counters are held in a thread's own storage; those of deeper ones are in chunks, made when needed. */
-#define RT_ROWS_NEAR 11
+#define RT_ROWS_NEAR 9
 #define RT_ROWS_CHUNK 8 /* a power of two, so that the verifier understands the remainder */
 
 #define RT_COMM_LEN 16
@@ -316,6 +317,11 @@ enum rt_fetch_op {
 	RT_FETCH_MEMORY = 2, /* `number` bytes behind the address in the word `source` */
 	RT_FETCH_TEXT = 3, /* at the address in the word `source`, `number` bytes: a multiple of 8, at most 64 */
 	RT_FETCH_RESULT = 4,
+	/*
+	 * A list at the address in the word `source`: how many elements are read, then these. `number` says the bytes of
+	 * an element, how many are read at most, and the word that says how many there are, each in a byte.
+	 */
+	RT_FETCH_LIST = 5,
 	RT_FETCH_NUMBER = 6, /* `number` itself */
 	RT_FETCH_SHIFT = 7, /* the word `source`, right by `number` bits */
 	RT_FETCH_MULTIPLY = 8, /* this and the following: of the word `source` and `number` */
@@ -349,7 +355,8 @@ struct rt_fetch {
 struct rt_sum {
 	u8 counter;
 	u8 word;
-	u16 needs;
+	u16 reserved;
+	u32 needs;
 };
 
 /* What is fetched of a region's calls: `enters` operations at the entry, the others up to `count` at the return. */
@@ -357,7 +364,7 @@ struct rt_program {
 	u8 enters;
 	u8 count;
 	u8 sums;
-	u8 reserved;
+	u8 lists; /* whether lists are read when a call returns */
 	u32 region;
 	struct rt_fetch fetch[RT_FETCHES];
 	struct rt_sum sum[RT_SUMS];
@@ -367,8 +374,10 @@ struct rt_program {
 struct rt_values {
 	u8 has; /* whether its region has a program */
 	u8 waits; /* whether that has something to do when the call returns */
-	u16 failed; /* operations that failed, a bit for each; those that did not run are among them */
-	u32 context; /* number of the call's context; 0: it has none */
+	u8 lists; /* whether that reads lists then */
+	u8 reserved;
+	u32 failed; /* operations that failed, a bit for each; those that did not run are among them */
+	u64 context; /* number of the call's context; 0: it has none */
 	u64 word[RT_WORDS];
 };
 
@@ -553,9 +562,9 @@ struct rt_open_call {
 
 _Static_assert(sizeof(struct rt_call) == 64, "record of a call");
 _Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
-_Static_assert(sizeof(struct rt_program) == 8 + 8 * RT_FETCHES + 4 * RT_SUMS, "program");
+_Static_assert(sizeof(struct rt_program) == 8 + 8 * RT_FETCHES + 8 * RT_SUMS, "program");
 _Static_assert(sizeof(struct rt_rule) == 12, "rule of a return address");
-_Static_assert(sizeof(struct rt_values) == 8 + 8 * RT_WORDS, "values");
+_Static_assert(sizeof(struct rt_values) == 16 + 8 * RT_WORDS, "values");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");
 _Static_assert(sizeof(struct rt_access) == 24, "record of an access");
 _Static_assert(sizeof(struct rt_location) == 48, "location");

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use rtrace_model::{Call, FunctionEvent, LocationId, Role, Timestamp};
+use rtrace_model::{Call, CallValues, FunctionEvent, Location, LocationId, Role, Timestamp, Value};
 
 use super::CallTime;
-use crate::{CallValues, Error, TraceSet, Value};
+use crate::{Error, TraceSet};
 
 /// A process: the place of its trace, its id, and when it began.
 pub(super) type ProcessKey = (usize, u32, Timestamp);
 
 /// The process of each thread.
 pub(super) fn processes(set: &TraceSet) -> HashMap<LocationId, ProcessKey> {
-    let key = |location: &rtrace_model::Location| {
+    let key = |location: &Location| {
         let start = set.process_of(location).map_or(Timestamp(0), |process| process.start);
         Some((location.id, (set.origin_of(location.id)?.0, location.pid, start)))
     };
@@ -24,28 +24,72 @@ pub(super) fn processes(set: &TraceSet) -> HashMap<LocationId, ProcessKey> {
 pub(super) struct MessageCall {
     pub(super) event: FunctionEvent,
     pub(super) at: CallTime,
-    /// What is known of it, in the order of the columns.
-    values: Box<[(Role, i64)]>,
+    /// The roles that it has columns of.
+    roles: Box<[Role]>,
+    /// What has a role, in the order of the columns; elements of a list follow each other.
+    values: Box<[(Role, Option<i64>)]>,
 }
 
 impl MessageCall {
     fn of(event: FunctionEvent, call: &Call, values: Option<&CallValues>) -> MessageCall {
         let at = CallTime { location: call.location, call: call.id, start: call.start, end: call.end() };
-        let value = |(column, value): (&rtrace_model::ValueColumn, Option<&Value>)| {
-            let Some(Value::Integer(value)) = value else { return None };
-            Some((Role::from_name(column.role.as_deref()?)?, *value))
-        };
-        let values = values.into_iter().flat_map(CallValues::iter).filter_map(value).collect();
-        MessageCall { event, at, values }
+        let (mut roles, mut found) = (Vec::new(), Vec::new());
+        for (column, value) in values.into_iter().flat_map(CallValues::iter) {
+            let Some(role) = column.role.as_deref().and_then(Role::from_name) else { continue };
+            roles.push(role);
+            match value {
+                Some(Value::Text(list)) => found.extend(elements(list).map(|element| (role, element))),
+                Some(Value::Integer(value)) => found.push((role, Some(*value))),
+                _ => found.push((role, None)),
+            }
+        }
+        MessageCall { event, at, roles: roles.into(), values: found.into() }
     }
 
-    /// What has this role.
+    /// What has this role: `None` if there is no such column or its value is not known.
     pub(super) fn value(&self, role: Role) -> Option<i64> {
-        self.values.iter().find(|(known, _)| *known == role).map(|&(_, value)| value)
+        self.all(role).next().flatten()
+    }
+
+    /// Whether it has a column of this role.
+    pub(super) fn has(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+
+    /// All that has this role, in order.
+    pub(super) fn all(&self, role: Role) -> impl Iterator<Item = Option<i64>> {
+        self.values.iter().filter(move |(known, _)| *known == role).map(|&(_, value)| value)
+    }
+
+    /// A number that cannot be negative.
+    pub(super) fn unsigned(&self, role: Role) -> Option<u64> {
+        self.value(role).and_then(|value| u64::try_from(value).ok())
     }
 }
 
-/// The calls of one trace of the set, by process and time, of functions whose event is wanted.
+/// What a call says of one end of a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskedEnd {
+    pub(super) peer: Option<i64>,
+    pub(super) tag: Option<i64>,
+    /// What the process calls the communicator, and when.
+    pub(super) communicator: Option<(i64, Timestamp)>,
+    pub(super) bytes: Option<u64>,
+}
+
+impl AskedEnd {
+    pub(super) fn of(call: &MessageCall, [peer, tag, bytes]: [Role; 3]) -> AskedEnd {
+        let communicator = call.value(Role::Communicator).map(|called| (called, call.at.start));
+        AskedEnd { peer: call.value(peer), tag: call.value(tag), communicator, bytes: call.unsigned(bytes) }
+    }
+}
+
+/// The elements of a list as its column has it.
+fn elements(list: &str) -> impl Iterator<Item = Option<i64>> {
+    list.split(',').filter(|element| !element.is_empty()).map(|element| element.parse().ok())
+}
+
+/// The calls of one trace of the set, by time, of functions whose event is wanted.
 pub(super) fn of_trace(
     set: &TraceSet,
     place: usize,

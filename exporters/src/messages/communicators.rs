@@ -1,8 +1,12 @@
 //! Which ranks of the world are in which communicator.
+//!
+//! A communicator is made by calls of all ranks of another one. These come in the same order on all ranks, so the n-th
+//! such call of each rank made the same communicators. Who is in which of them, and in which order, follows from what
+//! the calls passed and got.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use rtrace_model::{LocationId, Role, Timestamp};
+use rtrace_model::{FunctionEvent, LocationId, Role, Timestamp};
 
 use super::calls::{self, MessageCall, ProcessKey};
 use crate::{Error, TraceSet};
@@ -21,40 +25,90 @@ impl CommunicatorId {
 pub struct Communicator {
     /// That of which it was made.
     pub parent: Option<CommunicatorId>,
-    /// The ranks in the world, by rank in the communicator.
+    /// The ranks in the world, by rank in the communicator. Of two sides that talk to each other, the first.
     pub members: Vec<u32>,
+    /// The ranks of the second side, if there are two: ranks in calls of one side are those of the other.
+    pub others: Option<Vec<u32>>,
+}
+
+impl Communicator {
+    /// Those that the ranks in a call of this rank of the world mean.
+    pub fn peers_of(&self, own: u32) -> &[u32] {
+        match &self.others {
+            Some(others) if self.members.contains(&own) => others,
+            _ => &self.members,
+        }
+    }
 }
 
 /// What the world communicator is called in values: its context in Open MPI, and its handle in MPICH.
 const WORLDS: [i64; 2] = [0, 0x4400_0000];
+/// The same of the communicator that each process has with itself.
+const SELVES: [i64; 2] = [1, 0x4400_0001];
 
 /// The communicators of all ranks.
 #[derive(Debug, Default)]
 pub(super) struct Communicators {
     all: Vec<Communicator>,
     ranks: HashMap<ProcessKey, u32>,
+    /// Those of each process with itself.
+    selves: HashMap<ProcessKey, CommunicatorId>,
+    /// What processes call communicators, from when on; `None` where its members are not known.
+    names: CommunicatorNames,
+    /// The same of windows: the communicators that they are of.
+    windows: CommunicatorNames,
+}
+
+/// What each process calls something, from when on.
+type CommunicatorNames = HashMap<(ProcessKey, i64), Vec<(Timestamp, Option<CommunicatorId>)>>;
+
+/// A call that makes a communicator.
+struct Making {
+    process: ProcessKey,
+    rank: u32,
+    host: usize,
+    call: MessageCall,
 }
 
 impl Communicators {
-    pub(super) fn read(
-        set: &TraceSet,
-        processes: &HashMap<LocationId, ProcessKey>,
-    ) -> Result<Communicators, Error> {
+    pub(super) fn read(set: &TraceSet, processes: &HashMap<LocationId, ProcessKey>) -> Result<Communicators, Error> {
         let mut communicators = Communicators::default();
-        let mut size = 0;
+        let (mut size, mut makings, mut hosts) = (0, Vec::new(), Vec::new());
         for (place, trace) in set.traces().enumerate() {
-            let launched = trace.header().rank.as_ref();
+            let header = trace.header();
+            let launched = header.rank.as_ref();
             size = size.max(launched.and_then(|rank| rank.size).unwrap_or(0));
-            // What the library says of itself is better than what the launcher said.
-            for call in calls::of_trace(set, place, |_| true)? {
+            let host = hosts.iter().position(|host| *host == header.host).unwrap_or(hosts.len());
+            hosts.extend((host == hosts.len()).then(|| header.host.clone()));
+            // Where a launcher said the rank, only calls that make communicators are of interest.
+            let calls = calls::of_trace(set, place, |event| launched.is_none() || makes(event))?;
+            for call in &calls {
                 let Some(&process) = processes.get(&call.at.location) else { continue };
-                if let Some(rank) = own_rank(&call).or(launched.map(|rank| rank.rank)) {
+                if let Some(rank) = own_rank(call).or(launched.map(|rank| rank.rank)) {
                     communicators.ranks.entry(process).or_insert(rank);
                 }
             }
+            for call in calls.into_iter().filter(|call| makes(call.event)) {
+                let Some(&process) = processes.get(&call.at.location) else { continue };
+                let Some(&rank) = communicators.ranks.get(&process) else { continue };
+                makings.push(Making { process, rank, host, call });
+            }
+            if let Some(rank) = launched {
+                let of_trace = processes.values().filter(|process| process.0 == place);
+                of_trace.for_each(|&process| _ = communicators.ranks.entry(process).or_insert(rank.rank));
+            }
         }
         size = communicators.ranks.values().map(|rank| rank + 1).max().unwrap_or(0).max(size);
-        communicators.all.push(Communicator { parent: None, members: (0..size).collect() });
+        communicators.all.push(Communicator { parent: None, members: (0..size).collect(), others: None });
+        let ranks: BTreeMap<ProcessKey, u32> = communicators.ranks.iter().map(|(&key, &rank)| (key, rank)).collect();
+        for (process, rank) in ranks {
+            let id = communicators.add(None, vec![rank], None);
+            communicators.selves.insert(process, id);
+        }
+        let (windows, makings) =
+            makings.into_iter().partition(|making| making.call.event == FunctionEvent::WindowCreate);
+        communicators.follow(makings);
+        communicators.name_windows(windows);
         Ok(communicators)
     }
 
@@ -71,14 +125,229 @@ impl Communicators {
     }
 
     /// The communicator that a process called so at that time.
-    pub(super) fn find(&self, _: ProcessKey, called: i64, _: Timestamp) -> Option<CommunicatorId> {
-        WORLDS.contains(&called).then_some(CommunicatorId::WORLD)
+    pub(super) fn find(&self, process: ProcessKey, called: i64, time: Timestamp) -> Option<CommunicatorId> {
+        if WORLDS.contains(&called) {
+            return Some(CommunicatorId::WORLD);
+        }
+        if SELVES.contains(&called) {
+            return self.selves.get(&process).copied();
+        }
+        named(&self.names, process, called, time)
     }
 
-    /// The rank in the world of a member.
-    pub(super) fn member(&self, id: CommunicatorId, rank: i64) -> Option<u32> {
-        self.all.get(id.0 as usize)?.members.get(usize::try_from(rank).ok()?).copied()
+    /// The communicator of the window that a process called so at that time.
+    pub(super) fn of_window(&self, process: ProcessKey, called: i64, time: Timestamp) -> Option<CommunicatorId> {
+        named(&self.windows, process, called, time)
     }
+
+    /// The rank in the world of who is meant by a rank in a call of a process.
+    pub(super) fn peer(&self, process: ProcessKey, id: CommunicatorId, rank: i64) -> Option<u32> {
+        let own = self.rank_of(process)?;
+        self.all.get(id.0 as usize)?.peers_of(own).get(usize::try_from(rank).ok()?).copied()
+    }
+
+    fn add(&mut self, parent: Option<CommunicatorId>, members: Vec<u32>, others: Option<Vec<u32>>) -> CommunicatorId {
+        self.all.push(Communicator { parent, members, others });
+        CommunicatorId(self.all.len() as u32 - 1)
+    }
+
+    /// Follows the calls of each process in their order, all processes side by side: a call is understood when all ranks
+    /// of its communicator have made theirs. What is left when nobody comes further is not known.
+    fn follow(&mut self, makings: Vec<Making>) {
+        let mut queues: BTreeMap<ProcessKey, VecDeque<Making>> = BTreeMap::new();
+        for making in makings {
+            queues.entry(making.process).or_default().push_back(making);
+        }
+        let mut numbers: HashMap<(ProcessKey, CommunicatorId), usize> = HashMap::new();
+        let mut waiting: BTreeMap<(CommunicatorId, usize), Vec<Making>> = BTreeMap::new();
+        let mut sides = Vec::new();
+        let mut busy: HashSet<ProcessKey> = HashSet::new();
+        loop {
+            let mut touched = Vec::new();
+            for (&process, queue) in &mut queues {
+                let next = if busy.contains(&process) { None } else { queue.pop_front() };
+                let Some(making) = next else { continue };
+                let called = making.call.value(Role::Communicator);
+                let Some(parent) = called.and_then(|called| self.find(process, called, making.call.at.start)) else {
+                    self.name(&making, None);
+                    touched.push(None);
+                    continue;
+                };
+                let number = numbers.entry((process, parent)).or_default();
+                waiting.entry((parent, *number)).or_default().push(making);
+                touched.push(Some((parent, *number)));
+                *number += 1;
+                busy.insert(process);
+            }
+            if touched.is_empty() {
+                break;
+            }
+            for key in touched.into_iter().flatten() {
+                if waiting.get(&key).is_some_and(|makings| makings.len() == self.ranks_in(key.0))
+                    && let Some(makings) = waiting.remove(&key)
+                {
+                    let understood = self.make(key.0, makings, &mut sides);
+                    understood.iter().for_each(|process| _ = busy.remove(process));
+                }
+            }
+        }
+        let open = sides.into_iter().flat_map(|side: CommunicatorSide| side.makings);
+        for making in queues.into_values().flatten().chain(waiting.into_values().flatten()).chain(open) {
+            self.name(&making, None);
+        }
+    }
+
+    fn name_windows(&mut self, makings: Vec<Making>) {
+        for Making { process, call, .. } in makings {
+            let called = call.value(Role::Communicator);
+            let id = called.and_then(|called| self.find(process, called, call.at.start));
+            if let Some((window, end)) = call.value(Role::NewHandle).zip(call.at.end) {
+                self.windows.entry((process, window)).or_default().push((end, id));
+            }
+        }
+    }
+
+    fn ranks_in(&self, id: CommunicatorId) -> usize {
+        self.all.get(id.0 as usize).map_or(0, |of| of.members.len() + of.others.as_ref().map_or(0, Vec::len))
+    }
+
+    /// Makes what the calls of all ranks of a communicator have made. Gives the processes that may go on.
+    fn make(
+        &mut self,
+        parent: CommunicatorId,
+        makings: Vec<Making>,
+        sides: &mut Vec<CommunicatorSide>,
+    ) -> Vec<ProcessKey> {
+        let processes = makings.iter().map(|making| making.process).collect();
+        if makings.iter().any(|making| making.call.event == FunctionEvent::IntercommunicatorCreate) {
+            return self.make_side(parent, makings, sides);
+        }
+        let (members, others) = match self.all.get(parent.0 as usize) {
+            Some(of) => (of.members.clone(), of.others.clone()),
+            None => return processes,
+        };
+        if others.is_some() && ranks_repeat(&makings) {
+            let is_copy = !makings.iter().any(|making| making.call.has(Role::Color));
+            let id = is_copy.then(|| self.add(Some(parent), members, others));
+            makings.iter().for_each(|making| self.name(making, id));
+            return processes;
+        }
+        let mut groups: BTreeMap<Option<i64>, Vec<Making>> = BTreeMap::new();
+        // Whoever is no member gets none.
+        for making in makings.into_iter().filter(|making| making.call.value(Role::NewRank).is_none_or(|rank| rank >= 0))
+        {
+            groups.entry(making.call.value(Role::Color)).or_default().push(making);
+        }
+        for group in groups.into_values().flat_map(by_host_if_needed) {
+            let id = self.ordered(parent, &group).map(|members| self.add(Some(parent), members, None));
+            group.iter().for_each(|making| self.name(making, id));
+        }
+        processes
+    }
+
+    /// One of two communicators that make a third, whose leaders name each other. Gives the processes that may go on.
+    fn make_side(
+        &mut self,
+        parent: CommunicatorId,
+        makings: Vec<Making>,
+        sides: &mut Vec<CommunicatorSide>,
+    ) -> Vec<ProcessKey> {
+        let processes = |makings: &[Making]| makings.iter().map(|making| making.process).collect::<Vec<_>>();
+        let Some((own, other, tag)) = makings.iter().find_map(|making| self.leader(parent, making)) else {
+            makings.iter().for_each(|making| self.name(making, None));
+            return processes(&makings);
+        };
+        let is_other = |side: &CommunicatorSide| (side.own, side.other, side.tag) == (other, own, tag);
+        let Some(place) = sides.iter().position(is_other) else {
+            sides.push(CommunicatorSide { own, other, tag, parent, makings });
+            return Vec::new();
+        };
+        let first = sides.remove(place);
+        let members = |of: CommunicatorId| self.all[of.0 as usize].members.clone();
+        let id = self.add(Some(first.parent), members(first.parent), Some(members(parent)));
+        first.makings.iter().chain(&makings).for_each(|making| self.name(making, Some(id)));
+        processes(&first.makings).into_iter().chain(processes(&makings)).collect()
+    }
+
+    /// The members of a new communicator: in the order that the library says, or else by key and rank.
+    fn ordered(&self, parent: CommunicatorId, group: &[Making]) -> Option<Vec<u32>> {
+        let old = |making: &Making| {
+            self.all[parent.0 as usize].members.iter().position(|member| *member == making.rank).unwrap_or(usize::MAX)
+        };
+        let says = |making: &Making| making.call.value(Role::NewRank);
+        let mut order: Vec<(i64, usize, u32)> = match group.iter().all(|making| says(making).is_some()) {
+            true => group.iter().map(|making| (says(making).unwrap_or(0), 0, making.rank)).collect(),
+            // A group that the call passes says more than what is known here.
+            false if group.iter().any(|making| making.call.has(Role::Handle)) => return None,
+            false => {
+                let key = |making: &Making| making.call.value(Role::Key).unwrap_or(0);
+                group.iter().map(|making| (key(making), old(making), making.rank)).collect()
+            }
+        };
+        order.sort_unstable();
+        let is_twice = order.windows(2).any(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1));
+        (!is_twice).then(|| order.into_iter().map(|(_, _, rank)| rank).collect())
+    }
+
+    /// The leader of a side if it made this call, that of the other side, and their tag.
+    fn leader(&self, parent: CommunicatorId, making: &Making) -> Option<(u32, u32, i64)> {
+        let own = self.peer(making.process, parent, making.call.value(Role::Leader)?)?;
+        if own != making.rank {
+            return None;
+        }
+        let meeting = self.find(making.process, making.call.value(Role::PeerCommunicator)?, making.call.at.start)?;
+        let other = self.peer(making.process, meeting, making.call.value(Role::Peer)?)?;
+        Some((own, other, making.call.value(Role::Tag)?))
+    }
+
+    /// What a call made has its name from its return on. Where the name is not known, any may be it.
+    fn name(&mut self, making: &Making, id: Option<CommunicatorId>) {
+        let process = making.process;
+        match making.call.value(Role::NewCommunicator).zip(making.call.at.end) {
+            Some((called, end)) => self.names.entry((process, called)).or_default().push((end, id)),
+            None => {
+                let of_process = self.names.iter_mut().filter(|((of, _), _)| *of == process);
+                of_process.for_each(|(_, names)| names.push((making.call.at.start, None)));
+            }
+        }
+    }
+}
+
+/// One of two communicators that make a third.
+struct CommunicatorSide {
+    own: u32,
+    other: u32,
+    tag: i64,
+    parent: CommunicatorId,
+    makings: Vec<Making>,
+}
+
+fn named(names: &CommunicatorNames, process: ProcessKey, called: i64, time: Timestamp) -> Option<CommunicatorId> {
+    let names = names.get(&(process, called))?;
+    names[..names.partition_point(|(from, _)| *from <= time)].last()?.1
+}
+
+/// Whether calls of such functions make communicators, or windows of these.
+fn makes(event: FunctionEvent) -> bool {
+    use FunctionEvent::{CommunicatorCreate, IntercommunicatorCreate, WindowCreate};
+    matches!(event, CommunicatorCreate | IntercommunicatorCreate | WindowCreate)
+}
+
+/// A call may make a communicator on each machine: then ranks are there several times.
+fn by_host_if_needed(group: Vec<Making>) -> Vec<Vec<Making>> {
+    if !ranks_repeat(&group) {
+        return vec![group];
+    }
+    let mut hosts: BTreeMap<usize, Vec<Making>> = BTreeMap::new();
+    for making in group {
+        hosts.entry(making.host).or_default().push(making);
+    }
+    hosts.into_values().collect()
+}
+
+fn ranks_repeat(group: &[Making]) -> bool {
+    let ranks: Vec<i64> = group.iter().filter_map(|making| making.call.value(Role::NewRank)).collect();
+    ranks.iter().collect::<HashSet<_>>().len() < ranks.len()
 }
 
 /// The rank in the world of whoever made a call, if it says so.

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use rtrace_model::{FunctionEvent, LocationId, Role, Timestamp};
 
 use super::CallTime;
-use super::calls::{MessageCall, ProcessKey};
+use super::calls::{AskedEnd, MessageCall, ProcessKey};
 use super::communicators::{CommunicatorId, Communicators};
+use super::requests::{Begun, RequestTable};
 
 /// How large a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +43,63 @@ pub struct Transfer {
     pub size: Size,
 }
 
-/// What a record says.
+/// What a record says. Requests have numbers of their own in each trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
     /// A message is sent, and its buffer free when the call returns.
     Send(Transfer),
     /// A message was received when the call returned.
     Recv(Transfer),
+    /// A message begins to be sent.
+    Isend {
+        /// The message.
+        transfer: Transfer,
+        /// What ends it.
+        request: u64,
+    },
+    /// The buffer of a message is free.
+    IsendComplete {
+        /// What began it.
+        request: u64,
+    },
+    /// A message may be received.
+    IrecvRequest {
+        /// What ends it.
+        request: u64,
+    },
+    /// A message was received that was asked for.
+    Irecv {
+        /// The message.
+        transfer: Transfer,
+        /// What began it.
+        request: u64,
+        /// Where it was asked for.
+        posted: CallTime,
+    },
+    /// A collective operation of a communicator, from the begin of the call to its return.
+    Collective {
+        /// What it does.
+        event: FunctionEvent,
+        /// The communicator.
+        communicator: CommunicatorId,
+        /// The rank in the world of its root, where there is one.
+        root: Option<u32>,
+        /// Bytes that this rank gives.
+        sent: Size,
+        /// Bytes that this rank gets.
+        received: Size,
+    },
+    /// Memory of another rank is accessed, from the begin of the call on.
+    Access {
+        /// Whether it is written, read, or both: an event of such a name.
+        event: FunctionEvent,
+        /// The rank in the world whose memory it is.
+        target: u32,
+        /// The bytes.
+        size: Size,
+        /// The communicator of its window.
+        communicator: CommunicatorId,
+    },
 }
 
 /// A record of a message.
@@ -71,107 +122,340 @@ impl MessageEvent {
 
 /// What is not known of messages, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gaps {
-    /// Calls that send or receive, of which the communicator, the peer or the tag is not known.
-    pub unknown_peers: u64,
+pub struct MessageGaps {
+    /// Calls that send, of which the communicator, the peer or the tag is not known.
+    pub unknown_sends: u64,
+    /// The same of those that receive.
+    pub unknown_receives: u64,
+    /// Collective operations, and accesses to memory, of which the communicator or the target is not known.
+    pub unknown_others: u64,
+    /// Requests whose end was not seen: their calls were not timed, or had more requests than are recorded.
+    pub unseen_ends: u64,
+    /// Ends of requests whose begin was not seen.
+    pub unseen_begins: u64,
     /// Messages that were sent, and whose receiver is not known.
     pub unmatched_sends: u64,
     /// Messages that were received, and whose sender is not known.
     pub unmatched_receives: u64,
 }
 
-impl Gaps {
+impl MessageGaps {
+    /// Whether nothing is missing.
+    pub fn is_empty(&self) -> bool {
+        self.total() == 0
+    }
+
+    /// The sum of all.
+    pub fn total(&self) -> u64 {
+        let unknown = self.unknown_sends + self.unknown_receives + self.unknown_others;
+        unknown + self.unseen_ends + self.unseen_begins + self.unmatched_sends + self.unmatched_receives
+    }
+
     /// Adds those of another trace.
-    pub(super) fn add(&mut self, other: Gaps) {
-        self.unknown_peers += other.unknown_peers;
+    pub(super) fn add(&mut self, other: MessageGaps) {
+        self.unknown_sends += other.unknown_sends;
+        self.unknown_receives += other.unknown_receives;
+        self.unknown_others += other.unknown_others;
+        self.unseen_ends += other.unseen_ends;
+        self.unseen_begins += other.unseen_begins;
         self.unmatched_sends += other.unmatched_sends;
         self.unmatched_receives += other.unmatched_receives;
     }
 }
 
-/// The records of calls that are sorted by time.
+/// The records of the calls of one trace, which are sorted by time.
 pub(super) fn records(
-    calls: Vec<MessageCall>,
+    calls: &[MessageCall],
     processes: &HashMap<LocationId, ProcessKey>,
     communicators: &Communicators,
-) -> (Vec<MessageEvent>, Gaps) {
-    let mut recorder = Recorder { communicators, events: Vec::new(), gaps: Gaps::default() };
-    for call in &calls {
+) -> (Vec<MessageEvent>, MessageGaps) {
+    let mut recorder = Recorder {
+        communicators,
+        requests: HashMap::new(),
+        numbers: 0,
+        events: Vec::new(),
+        gaps: MessageGaps::default(),
+    };
+    for call in calls {
         if let Some(&process) = processes.get(&call.at.location) {
             recorder.call(process, call);
         }
     }
-    let Recorder { mut events, gaps, .. } = recorder;
+    let Recorder { requests, mut events, mut gaps, .. } = recorder;
+    gaps.unseen_ends += requests.values().map(RequestTable::unfinished).sum::<u64>();
     events.sort_by_key(|event| (event.at.location, event.at.call, event.at_exit));
     (events, gaps)
 }
 
-struct Recorder<'a> {
+pub(super) struct Recorder<'a> {
     communicators: &'a Communicators,
-    events: Vec<MessageEvent>,
-    gaps: Gaps,
+    requests: HashMap<ProcessKey, RequestTable>,
+    numbers: u64,
+    pub(super) events: Vec<MessageEvent>,
+    pub(super) gaps: MessageGaps,
 }
 
-/// The other end of a call that sends or receives.
-enum Peer {
-    /// This one.
+/// What a status says of a message that was received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReceivedStatus {
+    pub(super) source: Option<i64>,
+    pub(super) tag: Option<i64>,
+    pub(super) bytes: Option<u64>,
+}
+
+/// The other end of a message.
+pub(super) enum Other {
     Known(Transfer),
     /// There is none: nothing is sent.
     Nobody,
-    /// It is not known.
     Unknown,
 }
 
 impl Recorder<'_> {
     fn call(&mut self, process: ProcessKey, call: &MessageCall) {
+        use FunctionEvent as E;
+        let sent = AskedEnd::of(call, [Role::Peer, Role::Tag, Role::Bytes]);
         match call.event {
-            FunctionEvent::Send => self.end(process, call, false, MessageKind::Send),
-            FunctionEvent::Recv => self.end(process, call, true, MessageKind::Recv),
+            E::Send => self.blocking(process, call, sent, None),
+            E::Recv => self.blocking(process, call, sent, Some(ReceivedStatus::of(call))),
+            E::SendRecv => {
+                self.blocking(process, call, sent, None);
+                let received = AskedEnd::of(call, [Role::RecvPeer, Role::RecvTag, Role::Posted]);
+                self.blocking(process, call, received, Some(ReceivedStatus::of(call)));
+            }
+            E::Isend => self.begin(process, call, Begun::Send(sent), false),
+            E::Irecv => self.begin(process, call, Begun::Recv(sent), false),
+            E::SendInit => self.begin(process, call, Begun::Send(sent), true),
+            E::RecvInit => self.begin(process, call, Begun::Recv(sent), true),
+            E::Start => self.start(process, call),
+            E::Wait | E::Test => self.finish(process, call),
+            E::Cancel => self.each(process, call, RequestTable::cancel),
+            E::RequestFree => self.each(process, call, RequestTable::free),
+            E::RmaPut | E::RmaGet | E::RmaAtomic => self.access(process, call),
+            event if event.is_collective() => self.collective(process, call),
             _ => {}
         }
     }
 
-    fn end(
-        &mut self,
-        process: ProcessKey,
-        call: &MessageCall,
-        is_received: bool,
-        kind: impl Fn(Transfer) -> MessageKind,
-    ) {
-        match self.peer(process, call, is_received) {
-            Peer::Known(transfer) => {
-                self.events.push(MessageEvent { at: call.at, at_exit: is_received, kind: kind(transfer) });
-            }
-            Peer::Nobody => {}
-            Peer::Unknown => self.gaps.unknown_peers += 1,
+    fn put(&mut self, at: CallTime, at_exit: bool, kind: MessageKind) {
+        self.events.push(MessageEvent { at, at_exit, kind });
+    }
+
+    fn blocking(&mut self, process: ProcessKey, call: &MessageCall, asked: AskedEnd, status: Option<ReceivedStatus>) {
+        match self.other(process, asked, status) {
+            Other::Known(transfer) if status.is_none() => self.put(call.at, false, MessageKind::Send(transfer)),
+            Other::Known(transfer) => self.put(call.at, true, MessageKind::Recv(transfer)),
+            Other::Nobody => {}
+            Other::Unknown if status.is_none() => self.gaps.unknown_sends += 1,
+            Other::Unknown => self.gaps.unknown_receives += 1,
         }
     }
 
-    fn peer(&self, process: ProcessKey, call: &MessageCall, is_received: bool) -> Peer {
-        let value = |of_status, asked| call.value(of_status).filter(|_| is_received).or(call.value(asked));
-        let (peer, tag) = (value(Role::Source, Role::Peer), value(Role::SourceTag, Role::Tag));
-        let (Some(peer), Some(tag), Some(called)) = (peer, tag, call.value(Role::Communicator)) else {
-            return Peer::Unknown;
+    fn begin(&mut self, process: ProcessKey, call: &MessageCall, begun: Begun, is_persistent: bool) {
+        let handle = call.value(Role::Request);
+        let number = if is_persistent { None } else { self.started(process, call.at, begun) };
+        let Some((handle, end)) = handle.zip(call.at.end) else {
+            self.gaps.unseen_ends += u64::from(number.is_some());
+            return;
         };
-        if is_nobody(peer, called) {
-            return Peer::Nobody;
-        }
-        let posted = call.value(Role::Bytes).and_then(|bytes| u64::try_from(bytes).ok());
-        let received = call.value(Role::Received).and_then(|bytes| u64::try_from(bytes).ok());
-        let size = match (is_received, received, posted) {
-            (true, Some(bytes), _) | (false, _, Some(bytes)) => Size::Exact(bytes),
-            (true, None, Some(bytes)) => Size::Posted(bytes),
-            (_, _, None) => Size::Unknown,
-        };
-        let communicator = self.communicators.find(process, called, call.at.start);
-        let peer = communicator.and_then(|id| self.communicators.member(id, peer));
-        match (communicator, peer, i32::try_from(tag)) {
-            (Some(communicator), Some(peer), Ok(tag @ 0..)) => {
-                Peer::Known(Transfer { peer, tag, communicator, size })
-            }
-            _ => Peer::Unknown,
+        let requests = self.requests.entry(process).or_default();
+        match is_persistent {
+            true => requests.prepare(handle, end, begun),
+            false => requests.add(handle, end, begun, call.at, number),
         }
     }
+
+    /// A request begins: its number, if it is one whose message can be told.
+    fn started(&mut self, process: ProcessKey, at: CallTime, begun: Begun) -> Option<u64> {
+        let number = self.numbers;
+        let kind = match begun {
+            Begun::Other => return None,
+            Begun::Recv(asked) => match self.other(process, asked, Some(ReceivedStatus::default())) {
+                Other::Nobody => return None,
+                _ => MessageKind::IrecvRequest { request: number },
+            },
+            Begun::Send(asked) => match self.other(process, asked, None) {
+                Other::Known(transfer) => MessageKind::Isend { transfer, request: number },
+                Other::Nobody => return None,
+                Other::Unknown => {
+                    self.gaps.unknown_sends += 1;
+                    return None;
+                }
+            },
+        };
+        self.numbers += 1;
+        self.put(at, false, kind);
+        Some(number)
+    }
+
+    fn start(&mut self, process: ProcessKey, call: &MessageCall) {
+        let handles: Vec<Option<i64>> = call.all(Role::Request).collect();
+        self.gaps.unseen_ends += unseen(call, handles.len());
+        for handle in handles {
+            let known = handle.and_then(|handle| {
+                let requests = self.requests.get(&process)?;
+                Some((handle, requests.prepared(handle, call.at.start)?))
+            });
+            let Some((handle, begun)) = known else {
+                self.gaps.unseen_begins += 1;
+                continue;
+            };
+            let number = self.started(process, call.at, begun);
+            self.requests.entry(process).or_default().start(handle, call.at, number);
+        }
+    }
+
+    fn each(&mut self, process: ProcessKey, call: &MessageCall, act: fn(&mut RequestTable, i64, Timestamp)) {
+        let requests = self.requests.entry(process).or_default();
+        call.all(Role::Request).flatten().for_each(|handle| act(requests, handle, call.at.start));
+    }
+
+    /// A call that waits for requests, or asks whether they have ended.
+    fn finish(&mut self, process: ProcessKey, call: &MessageCall) {
+        let handles: Vec<Option<i64>> = call.all(Role::Request).collect();
+        let Some(ended) = ended(call, handles.len()) else {
+            let requests = self.requests.get(&process);
+            let running = |handle: &Option<i64>| match handle.zip(requests) {
+                Some((handle, requests)) => requests.is_running(handle, call.at.start),
+                None => handle.is_none(),
+            };
+            self.gaps.unseen_ends += u64::from(handles.iter().any(running));
+            return;
+        };
+        if call.value(Role::Flag) != Some(0) && !call.has(Role::Index) {
+            self.gaps.unseen_ends += unseen(call, handles.len());
+        }
+        let statuses = [Role::Source, Role::SourceTag, Role::Received].map(|role| call.all(role).collect::<Vec<_>>());
+        for (place, which) in ended.into_iter().enumerate() {
+            let of_status = |role: usize| statuses[role].get(place).copied().flatten();
+            let status = ReceivedStatus {
+                source: of_status(0),
+                tag: of_status(1),
+                bytes: of_status(2).and_then(|bytes| u64::try_from(bytes).ok()),
+            };
+            match handles.get(which) {
+                Some(Some(handle)) => self.end(process, call, *handle, status),
+                _ => self.gaps.unseen_ends += 1,
+            }
+        }
+    }
+
+    fn end(&mut self, process: ProcessKey, call: &MessageCall, handle: i64, status: ReceivedStatus) {
+        let Some(requests) = self.requests.get_mut(&process) else { return };
+        let Some(ended) = requests.end(handle, call.at.start) else { return };
+        let (Some(request), posted) = (ended.number, ended.posted) else { return };
+        match ended.begun {
+            Begun::Other => {}
+            Begun::Send(_) => self.put(call.at, true, MessageKind::IsendComplete { request }),
+            Begun::Recv(asked) => match self.other(process, asked, Some(status)) {
+                Other::Known(transfer) => {
+                    self.put(call.at, true, MessageKind::Irecv { transfer, request, posted });
+                }
+                // A receive that was undone has no source.
+                _ if ended.is_cancelled => {}
+                Other::Nobody => {}
+                Other::Unknown => self.gaps.unknown_receives += 1,
+            },
+        }
+    }
+
+    fn other(&self, process: ProcessKey, asked: AskedEnd, status: Option<ReceivedStatus>) -> Other {
+        let of_status = status.unwrap_or_default();
+        let (peer, tag) = (of_status.source.or(asked.peer), of_status.tag.or(asked.tag));
+        let Some((called, time)) = asked.communicator else { return Other::Unknown };
+        let Some(peer) = peer else { return Other::Unknown };
+        let is_nobody = |peer| is_nobody(peer, called) || (status.is_none() && peer < 0);
+        if is_nobody(peer) || asked.peer.is_some_and(is_nobody) {
+            return Other::Nobody;
+        }
+        let size = match (status, of_status.bytes, asked.bytes) {
+            (Some(_), Some(bytes), _) | (None, _, Some(bytes)) => Size::Exact(bytes),
+            (Some(_), None, Some(bytes)) => Size::Posted(bytes),
+            (_, _, None) => Size::Unknown,
+        };
+        let communicator = self.communicators.find(process, called, time);
+        let peer = communicator.and_then(|id| self.communicators.peer(process, id, peer));
+        match (communicator, peer, tag.and_then(|tag| i32::try_from(tag).ok())) {
+            (Some(communicator), Some(peer), Some(tag @ 0..)) => {
+                Other::Known(Transfer { peer, tag, communicator, size })
+            }
+            _ => Other::Unknown,
+        }
+    }
+
+    fn collective(&mut self, process: ProcessKey, call: &MessageCall) {
+        // Its request ends like others, and says no more than its begin.
+        if let (Some(handle), Some(end)) = (call.value(Role::Request), call.at.end) {
+            let requests = self.requests.entry(process).or_default();
+            requests.add(handle, end, Begun::Other, call.at, None);
+        }
+        let called = call.value(Role::Communicator);
+        let communicator = match called {
+            Some(called) => self.communicators.find(process, called, call.at.start),
+            // Where there are no communicators, all take part.
+            None if call.has(Role::Communicator) => None,
+            None => {
+                let is_all =
+                    call.unsigned(Role::Count).is_none_or(|ranks| ranks == u64::from(self.communicators.size()));
+                is_all.then_some(CommunicatorId::WORLD)
+            }
+        };
+        let Some(communicator) = communicator else {
+            self.gaps.unknown_others += 1;
+            return;
+        };
+        let root = call.value(Role::Root).and_then(|root| self.communicators.peer(process, communicator, root));
+        let ranks = self.communicators.all().get(communicator.0 as usize).map_or(0, |of| of.members.len() as u64);
+        let is_root = root.is_some() && root == self.communicators.rank_of(process);
+        let (sent, received) = volumes(call, is_root, ranks);
+        self.put(call.at, false, MessageKind::Collective { event: call.event, communicator, root, sent, received });
+    }
+
+    fn access(&mut self, process: ProcessKey, call: &MessageCall) {
+        let window = call.value(Role::Handle);
+        let communicator = match window {
+            Some(window) => self.communicators.of_window(process, window, call.at.start),
+            None => (!call.has(Role::Handle)).then_some(CommunicatorId::WORLD),
+        };
+        let peer = call.value(Role::Peer);
+        if peer.is_some_and(|peer| peer < 0) {
+            return;
+        }
+        let target = communicator.zip(peer).and_then(|(id, peer)| self.communicators.peer(process, id, peer));
+        let Some((communicator, target)) = communicator.zip(target) else {
+            self.gaps.unknown_others += 1;
+            return;
+        };
+        let size = call.unsigned(Role::Bytes).map_or(Size::Unknown, Size::Exact);
+        self.put(call.at, false, MessageKind::Access { event: call.event, target, size, communicator });
+    }
+}
+
+impl ReceivedStatus {
+    fn of(call: &MessageCall) -> ReceivedStatus {
+        let bytes = call.unsigned(Role::Received);
+        ReceivedStatus { source: call.value(Role::Source), tag: call.value(Role::SourceTag), bytes }
+    }
+}
+
+/// Which of the requests of a call have ended when it returned, in the order of their statuses; `None` if that is not
+/// known.
+fn ended(call: &MessageCall, requests: usize) -> Option<Vec<usize>> {
+    if call.has(Role::Flag) && call.value(Role::Flag)? == 0 {
+        return Some(Vec::new());
+    }
+    if !call.has(Role::Index) {
+        return Some((0..requests).collect());
+    }
+    // Where none is left to wait for, the number and the place are negative.
+    let places: Vec<Option<i64>> = call.all(Role::Index).collect();
+    let places: Option<Vec<i64>> = places.into_iter().collect();
+    Some(places?.into_iter().filter_map(|place| usize::try_from(place).ok()).collect())
+}
+
+/// How many requests a call has beyond those that are recorded.
+fn unseen(call: &MessageCall, recorded: usize) -> u64 {
+    call.unsigned(Role::Count).map_or(0, |count| count.saturating_sub(recorded as u64))
 }
 
 /// Whether a rank stands for nobody, in an implementation that calls communicators so: handles of MPICH have their kind
@@ -179,4 +463,37 @@ impl Recorder<'_> {
 fn is_nobody(rank: i64, communicator: i64) -> bool {
     let is_mpich = communicator >= 0x4000_0000;
     rank == if is_mpich { -1 } else { -2 }
+}
+
+/// What a rank gives and gets in a collective operation: bytes of its own buffers.
+fn volumes(call: &MessageCall, is_root: bool, ranks: u64) -> (Size, Size) {
+    use FunctionEvent as E;
+    let of = |role| call.unsigned(role).map_or(Size::Unknown, Size::Exact);
+    let times = |size: Size| match size {
+        Size::Exact(bytes) => Size::Exact(bytes.saturating_mul(ranks)),
+        other => other,
+    };
+    let none = Size::Exact(0);
+    let only = |size| if is_root { size } else { none };
+    // In place, what would say how much is given means nothing. Of a scatter, it is the root that gets nothing.
+    let buffer = if matches!(call.event, E::Scatter | E::ScatterV) { Role::Target } else { Role::Address };
+    let is_in_place = matches!(call.value(buffer), Some(1 | -1));
+    let (given, gotten) = (of(Role::Bytes), of(Role::Received));
+    match call.event {
+        E::Barrier => (none, none),
+        E::Broadcast => (only(given), if is_root { none } else { given }),
+        E::Reduce => (given, only(given)),
+        E::Allreduce | E::Scan => (given, given),
+        E::ReduceScatter => (times(gotten), gotten),
+        E::Gather if is_in_place => (gotten, only(times(gotten))),
+        E::Gather => (given, only(times(gotten))),
+        E::GatherV => (if is_in_place { Size::Unknown } else { given }, only(Size::Unknown)),
+        E::Scatter if is_in_place => (only(times(given)), given),
+        E::Scatter => (only(times(given)), gotten),
+        E::ScatterV => (only(Size::Unknown), if is_in_place { Size::Unknown } else { gotten }),
+        E::Allgather => (if is_in_place { gotten } else { given }, times(gotten)),
+        E::AllgatherV => (if is_in_place { Size::Unknown } else { given }, Size::Unknown),
+        E::Alltoall => (times(if is_in_place { gotten } else { given }), times(gotten)),
+        _ => (Size::Unknown, Size::Unknown),
+    }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, Int32Array, StringArray};
-use rtrace_model::{CallSiteId, ExitPolicy, FunctionEvent, LibraryId, LocationId, MetricId, PathId, RegionId, Timestamp, ValueType};
+use rtrace_model::{
+    CallSiteId, ExitPolicy, FunctionEvent, LibraryId, LocationId, MetricId, PathId, RegionId, Timestamp, ValueType,
+};
 
 use super::column::{self, ColumnError, Columns};
 

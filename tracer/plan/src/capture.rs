@@ -62,5 +62,5 @@ impl Capture {
 }
 
 fn reads_memory(op: Op) -> bool {
-    matches!(op.code, OpCode::Stack | OpCode::Memory | OpCode::Text)
+    matches!(op.code, OpCode::Stack | OpCode::Memory | OpCode::Text | OpCode::List)
 }

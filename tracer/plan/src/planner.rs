@@ -326,6 +326,7 @@ impl<'a> Planner<'a> {
         let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
         let untimed = self.is_of_go(code.entry).then_some(Reason::MovingStacks);
         let exit = if untimed.is_some() { ExitPolicy::EntryOnly } else { self.options.exit };
+        let capture = self.source.captures.get(&code.entry).cloned();
         let region = Region {
             id,
             library: self.source.library.id,
@@ -339,8 +340,8 @@ impl<'a> Planner<'a> {
             stub: false,
             source_file: None,
             source_line: None,
+            event: capture.as_ref().and_then(|capture| capture.signature.event),
         };
-        let capture = self.source.captures.get(&code.entry).cloned();
         let jump = jumps.get(&code.entry).copied();
         // Where its return is not detected, nobody would know when it is over.
         let opens = opens && exit == ExitPolicy::ReturnSite;

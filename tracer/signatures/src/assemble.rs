@@ -4,14 +4,17 @@
 //! pointer, is fetched once. Operations are sorted by when they run, and a word is written only once in a call, so a
 //! value of the enter is still there at the exit.
 
-use crate::{At, DropReason, Dropped, MOST_OPS, MOST_VALUE_WORDS, MetricSpec, Op, OpCode, ValueSpec};
+use crate::{
+    At, DropReason, Dropped, MOST_ELEMENTS, MOST_LISTED_WORDS, MOST_OPS, MOST_VALUE_WORDS, MetricSpec, Op, OpCode,
+    ValueSpec,
+};
 
 /// All that is fetched of one function's calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FetchProgram {
     /// The operations, those of the enter first: at most [`MOST_OPS`].
     pub fetches: Vec<Fetch>,
-    /// The words that they fill: at most [`MOST_VALUE_WORDS`].
+    /// The words that they fill: at most [`MOST_VALUE_WORDS`]. Lists that are read at the exit fill those from there on.
     pub words: u8,
     /// Where the value of each column is, in their order.
     pub columns: Vec<Slots>,
@@ -20,6 +23,12 @@ pub struct FetchProgram {
 }
 
 impl FetchProgram {
+    /// Whether lists are read at the exit.
+    #[must_use]
+    pub fn has_lists(&self) -> bool {
+        self.fetches.iter().any(|fetch| fetch.op.code == OpCode::List && fetch.op.at == At::Exit)
+    }
+
     /// How many operations run at the enter; the others run at the exit.
     #[must_use]
     pub fn at_enter(&self) -> usize {
@@ -35,7 +44,7 @@ pub struct Slots {
     /// Its words.
     pub words: u8,
     /// The operations that it depends on, a bit for each by their place: if one of them fails, the value is null.
-    pub fetches: u16,
+    pub fetches: u32,
 }
 
 /// One operation in its place.
@@ -47,6 +56,22 @@ pub struct Fetch {
     pub target: u8,
     /// The words that it takes. Arithmetic takes one and the number where there is no second one.
     pub operands: [Option<u8>; 2],
+}
+
+impl Fetch {
+    /// Whether the kernel side, which reads lists of a few sizes, has room for one where it is to be.
+    fn has_room(&self) -> bool {
+        if self.op.code != OpCode::List {
+            return true;
+        }
+        let bytes = usize::from(MOST_ELEMENTS) * self.op.number as usize;
+        let (end, read) = match (self.op.at, bytes) {
+            (At::Enter, _) => (MOST_VALUE_WORDS, 16),
+            (At::Exit, ..=64) => (MOST_VALUE_WORDS + MOST_LISTED_WORDS, 8),
+            (At::Exit, _) => (MOST_VALUE_WORDS + MOST_LISTED_WORDS, 48),
+        };
+        bytes <= read * 8 && usize::from(self.target) + 1 + read <= end
+    }
 }
 
 /// Assembles one program that fetches the columns and computes the metrics of a function.
@@ -120,7 +145,7 @@ impl Nodes {
         let node = tried.value(program, words)?;
         tried.kept.push(node);
         let (fetches, used, _) = tried.allocate();
-        if fetches.len() > MOST_OPS || usize::from(used) > MOST_VALUE_WORDS {
+        if fetches.len() > MOST_OPS || usize::from(used) > MOST_VALUE_WORDS || !fetches.iter().all(Fetch::has_room) {
             return None;
         }
         *self = tried;
@@ -154,6 +179,10 @@ impl Nodes {
         let operands = match op.code {
             OpCode::Number => return Some(StackItem::Number(op.number)),
             OpCode::Memory | OpCode::Text | OpCode::Shift => [Some(self.pop(stack)?), None],
+            OpCode::List => {
+                let number = self.pop(stack)?;
+                [Some(self.pop(stack)?), Some(number)]
+            }
             OpCode::Multiply | OpCode::Add | OpCode::Subtract | OpCode::Max | OpCode::Min => {
                 let (mut right, mut left) = (stack.pop()?, stack.pop()?);
                 if matches!(left, StackItem::Number(_)) && op.code != OpCode::Subtract {
@@ -223,7 +252,7 @@ impl Nodes {
         }
         let mut order: Vec<usize> = (0..self.nodes.len()).filter(|&place| needed[place]).collect();
         order.sort_by_key(|&place| self.nodes[place].op.at);
-        let mut words = WordTable::default();
+        let (mut words, mut listed) = (WordTable::default(), MOST_VALUE_WORDS as u8);
         let mut fetches = Vec::new();
         let mut slots = vec![Slots::default(); self.nodes.len()];
         for (number, &place) in order.iter().enumerate() {
@@ -238,7 +267,16 @@ impl Nodes {
                     true => usize::MAX,
                     false => order.iter().rposition(uses).unwrap_or(number),
                 };
-                slots[place] = Slots { first: words.take(size, number, last_use), words: size as u8, fetches: 0 };
+                // What is read last stays where it is read.
+                let first = match (node.op.code, node.op.at) {
+                    (OpCode::List, At::Exit) => {
+                        let first = listed;
+                        listed = listed.saturating_add(size as u8);
+                        first
+                    }
+                    _ => words.take(size, number, last_use),
+                };
+                slots[place] = Slots { first, words: size as u8, fetches: 0 };
             }
             let target = match node.continues {
                 true => slots[place - 1].first + self.nodes[place - 1].op.words() as u8,
@@ -246,7 +284,7 @@ impl Nodes {
             };
             slots[place].first = target;
             let inherited = node.operands.iter().flatten().fold(0, |all, &one| all | slots[usize::from(one)].fetches);
-            slots[place].fetches = inherited | 1_u16.checked_shl(number as u32).unwrap_or(0);
+            slots[place].fetches = inherited | 1_u32.checked_shl(number as u32).unwrap_or(0);
             let operands = node.operands.map(|operand| Some(slots[usize::from(operand?)].first));
             fetches.push(Fetch { op: node.op, target, operands });
         }

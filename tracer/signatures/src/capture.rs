@@ -6,6 +6,7 @@
 //! | `*m` | what the pointer `m` points to when the function begins |
 //! | `>out` | what the pointer `out` points to when the function has returned |
 //! | `a->b.c[2]` | members and elements, when the function begins; with `>` before it, when it has returned |
+//! | `list[..count]`, `>list[..*n]->a` | the elements of a list, or a member of each: as many as there are, 16 at most |
 //! | `path:text`, `path:text(16)` | text of at most 64, or 16, bytes with the zero at its end |
 //! | `p:u32` | read as another type: `u8` to `u64`, `i8` to `i64`, `f32`, `f64`, `bool`, `pointer` |
 //! | `rows=*m` | under another name; without one it is the last name of the capture |
@@ -14,7 +15,7 @@ use std::fmt;
 
 use crate::lexer::{Lexer, Token};
 use crate::read::ValuePlace;
-use crate::{At, Cause, ColumnType, MOST_TEXT, Op, Type};
+use crate::{At, Cause, ColumnType, ListElement, MOST_TEXT, Op, OpCode, Type, Width};
 
 /// More steps than this are a mistake.
 const MOST_STEPS: usize = 8;
@@ -41,6 +42,8 @@ enum WantedStep {
     Member(String),
     /// `[number]`
     Element(u64),
+    /// `[..count]` or `[..*count]`: the parameter that is the number of elements, or points to it
+    List(String, bool),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +131,12 @@ impl Wanted {
             let step = match () {
                 () if lexer.eat("->") => WantedStep::Behind(lexer.name("the name of a member")?.to_owned()),
                 () if lexer.eat(".") => WantedStep::Member(lexer.name("the name of a member")?.to_owned()),
+                () if lexer.eat("[..") => {
+                    let is_behind = lexer.eat("*");
+                    let count = lexer.name("the parameter that says how many elements there are")?.to_owned();
+                    lexer.expect("]")?;
+                    WantedStep::List(count, is_behind)
+                }
                 () if lexer.eat("[") => {
                     let Some(Token::Number(number)) = lexer.next() else { return Err(lexer.wanted("a number")) };
                     lexer.expect("]")?;
@@ -145,7 +154,7 @@ impl Wanted {
         target |= at == At::Exit && steps.is_empty() && !is_text;
         let last = steps.iter().rev().find_map(|step| match step {
             WantedStep::Behind(name) | WantedStep::Member(name) => Some(name),
-            WantedStep::Element(_) => None,
+            WantedStep::Element(_) | WantedStep::List(..) => None,
         });
         let name = name.unwrap_or_else(|| last.unwrap_or(&root).clone());
         Ok(Wanted { name, root, at, target, steps, cast })
@@ -162,8 +171,18 @@ impl Wanted {
     ///
     /// # Errors
     /// It makes no sense, or cannot be read.
-    pub fn fetch(&self, root: &ValuePlace, parts: Option<&Type>) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
+    pub fn fetch(
+        &self,
+        root: &ValuePlace,
+        parts: Option<&Type>,
+        param: &dyn Fn(&str) -> Result<ValuePlace, String>,
+    ) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
         let mut place = root.clone();
+        if let [WantedStep::List(count, is_behind), member @ ..] = self.steps.as_slice() {
+            let count = param(count).map_err(CaptureFault::Wrong)?;
+            let count = if *is_behind { count.target(self.at)? } else { count };
+            return self.list(&place, &count, member);
+        }
         if self.target {
             place = place.target(self.at)?;
         }
@@ -201,6 +220,7 @@ impl Wanted {
                 target.member(name).ok_or_else(|| no_member(name))
             }
             WantedStep::Member(name) => place.member(name).ok_or_else(|| no_member(name)),
+            WantedStep::List(..) => Err(CaptureFault::Wrong("a list is that of a parameter".to_owned())),
             WantedStep::Element(number) => {
                 let first = match &place.ctype {
                     Type::Array(of, _) => place.cast(0, (**of).clone()),
@@ -211,6 +231,34 @@ impl Wanted {
                 Ok(first.cast(bytes.saturating_mul(*number), ctype))
             }
         }
+    }
+
+    /// The elements that a pointer points to, or a member of each.
+    fn list(
+        &self,
+        pointer: &ValuePlace,
+        count: &ValuePlace,
+        member: &[WantedStep],
+    ) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
+        let first = pointer.target(self.at).map_err(|reason| self.no_pointer(reason))?;
+        let (bytes, offset, ctype) = match member {
+            [] => (first.ctype.bytes(), 0, first.ctype.clone()),
+            [WantedStep::Behind(name)] => {
+                let of = first.member(name).ok_or_else(|| self.no_member(name))?;
+                (first.ctype.bytes(), of.offset(), of.ctype.clone())
+            }
+            _ => return Err(CaptureFault::Wrong(format!("more than a member of the elements of `{}`", self.root))),
+        };
+        let scalar = ctype.scalar().filter(|(kind, _)| !kind.is_float());
+        let (Some(bytes), Some((_, width))) = (bytes.filter(|bytes| (1..=24).contains(bytes)), scalar) else {
+            return Err(Cause::NotPlain.into());
+        };
+        let element = ListElement { bytes: bytes as u8, offset: offset as u8, width };
+        let (mut program, (_, number)) = (pointer.value()?.1, count.value()?);
+        program.extend(number);
+        let at = self.at.max(count.at()).max(pointer.at());
+        program.push(Op::new(OpCode::List, bytes as i32, Width::WORD, at));
+        Ok((ColumnType::List(element), program, at))
     }
 
     fn no_pointer(&self, reason: Cause) -> CaptureFault {
@@ -238,6 +286,9 @@ impl fmt::Display for Wanted {
                 WantedStep::Behind(name) => write!(formatter, "->{name}")?,
                 WantedStep::Member(name) => write!(formatter, ".{name}")?,
                 WantedStep::Element(number) => write!(formatter, "[{number}]")?,
+                WantedStep::List(count, is_behind) => {
+                    write!(formatter, "[..{}{count}]", if *is_behind { "*" } else { "" })?;
+                }
             }
         }
         match &self.cast {

@@ -5,9 +5,13 @@ use std::fmt;
 use rtrace_model::Role;
 
 /// At most this many operations fetch the values of one function.
-pub const MOST_OPS: usize = 16;
-/// At most this many words of 8 bytes are kept of one call.
-pub const MOST_VALUE_WORDS: usize = 16;
+pub const MOST_OPS: usize = 24;
+/// At most this many words of 8 bytes are kept of one call, beside lists that are read when it returns.
+pub const MOST_VALUE_WORDS: usize = 24;
+/// At most this many words are in these lists.
+pub const MOST_LISTED_WORDS: usize = 58;
+/// At most this many elements of a list are recorded.
+pub const MOST_ELEMENTS: u8 = 16;
 /// At most this many bytes of a text are recorded.
 pub const MOST_TEXT: u8 = 64;
 
@@ -126,6 +130,41 @@ pub enum ColumnType {
     LongDouble,
     /// Up to so many bytes, a multiple of 8. It ends before the first 0.
     Text(u8),
+    /// Up to [`MOST_ELEMENTS`] elements behind the word that says how many there are.
+    List(ListElement),
+}
+
+/// What is taken of each element of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListElement {
+    /// The bytes of an element.
+    pub bytes: u8,
+    /// Where in it the value begins.
+    pub offset: u8,
+    /// The bytes of the value that count.
+    pub width: Width,
+}
+
+impl ListElement {
+    /// The words of a list of such elements, with that of their number.
+    #[must_use]
+    pub fn words(self) -> usize {
+        1 + (usize::from(self.bytes) * usize::from(MOST_ELEMENTS)).div_ceil(8)
+    }
+
+    /// The values of a list, by the words that it takes.
+    pub fn values(self, words: &[u64]) -> impl Iterator<Item = i64> {
+        let (number, bytes) = words.split_first().map_or((0, Vec::new()), |(number, elements)| {
+            (*number as usize, elements.iter().flat_map(|word| word.to_ne_bytes()).collect())
+        });
+        let (size, offset) = (usize::from(self.bytes), usize::from(self.offset));
+        (0..number).map_while(move |place| {
+            let value = bytes.get(place * size + offset..)?.get(..usize::from(self.width.bytes))?;
+            let mut word = [0; 8];
+            word[..value.len()].copy_from_slice(value);
+            Some(self.width.extend(u64::from_ne_bytes(word)).cast_signed())
+        })
+    }
 }
 
 impl ColumnType {
@@ -135,6 +174,7 @@ impl ColumnType {
         match self {
             ColumnType::Text(bytes) => usize::from(bytes).div_ceil(8),
             ColumnType::LongDouble => 2,
+            ColumnType::List(element) => element.words(),
             _ => 1,
         }
     }
@@ -210,6 +250,9 @@ pub enum OpCode {
     Text = 3,
     /// Pushes the result, in `rax`.
     Result = 4,
+    /// Pops a number of elements and an address, and pushes the list there: how many elements are read, then these. An
+    /// element has that many bytes.
+    List = 5,
     /// Pushes the number.
     Number = 6,
     /// Pops a word, and pushes it shifted right by that many bits, then cut.
@@ -258,7 +301,11 @@ impl Op {
     /// The words of 8 bytes that it pushes.
     #[must_use]
     pub fn words(self) -> usize {
-        if self.code == OpCode::Text { self.number as usize / 8 } else { 1 }
+        match self.code {
+            OpCode::Text => self.number as usize / 8,
+            OpCode::List => 1 + (self.number as usize * usize::from(MOST_ELEMENTS)).div_ceil(8),
+            _ => 1,
+        }
     }
 }
 

@@ -178,7 +178,8 @@ impl DescribedFunction {
 
     fn fetch(&self, wanted: &Wanted, wish: &Wish) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
         let (root, c_type) = self.root(&wanted.root).map_err(CaptureFault::Wrong)?;
-        let fetched = wanted.fetch(&root, wish.dialect.parts.get(c_type))?;
+        let param = |name: &str| self.root(name).map(|(place, _)| place);
+        let fetched = wanted.fetch(&root, wish.dialect.parts.get(c_type), &param)?;
         match fetched.1.iter().find(|op| op.code == OpCode::Vector && !wish.stubs) {
             Some(vector) => Err(Cause::Xmm(vector.number as u8).into()),
             None => Ok(fetched),

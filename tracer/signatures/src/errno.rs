@@ -5,7 +5,7 @@ use crate::{Cause, DropReason, Dropped, FetchProgram, OpCode, Signature, Slots};
 /// Leaves out what depends on `errno`, of a function of another library. The program keeps its operations.
 pub fn leave_out_errno(signature: &mut Signature, program: &mut FetchProgram) {
     let of_errno = (0..).zip(&program.fetches).filter(|(_, fetch)| fetch.op.code == OpCode::ErrnoAddress);
-    let errno = of_errno.fold(0_u16, |all, (place, _)| all | 1 << place);
+    let errno = of_errno.fold(0_u32, |all, (place, _)| all | 1 << place);
     let Signature { columns, metrics, dropped, .. } = signature;
     let columns = leave_out(columns, &mut program.columns, errno).map(|column| (column.name, column.c_type));
     let metrics =
@@ -17,7 +17,7 @@ pub fn leave_out_errno(signature: &mut Signature, program: &mut FetchProgram) {
 }
 
 /// Takes out what needs one of these operations.
-fn leave_out<T>(items: &mut Vec<T>, slots: &mut Vec<Slots>, operations: u16) -> impl Iterator<Item = T> + use<T> {
+fn leave_out<T>(items: &mut Vec<T>, slots: &mut Vec<Slots>, operations: u32) -> impl Iterator<Item = T> + use<T> {
     let pairs = std::mem::take(items).into_iter().zip(std::mem::take(slots));
     let (out, kept): (Vec<_>, Vec<_>) = pairs.partition(|(_, slots)| slots.fetches & operations != 0);
     (*items, *slots) = kept.into_iter().unzip();

@@ -12,7 +12,7 @@ pub enum Token<'a> {
 }
 
 /// Signs of more than one character, the longest first.
-const SIGNS: [&str; 9] = ["...", "->", ">>", "<<", "<=", ">=", "==", "!=", "&&"];
+const SIGNS: [&str; 10] = ["...", "[..", "->", ">>", "<<", "<=", ">=", "==", "!=", "&&"];
 /// A longer line is a mistake.
 const LONGEST: usize = 16 << 10;
 

@@ -31,8 +31,8 @@ mod table;
 pub use assemble::{Fetch, FetchProgram, Slots, assemble};
 pub use book::{Asked, Book, Lookup, Request, TracedLibrary};
 pub use column::{
-    At, ColumnType, Comparison, Condition, MOST_OPS, MOST_TEXT, MOST_VALUE_WORDS, MetricSpec, MetricUnit, Op, OpCode,
-    Register, ValueSpec, Width,
+    At, ColumnType, Comparison, Condition, ListElement, MOST_ELEMENTS, MOST_LISTED_WORDS, MOST_OPS, MOST_TEXT,
+    MOST_VALUE_WORDS, MetricSpec, MetricUnit, Op, OpCode, Register, ValueSpec, Width,
 };
 pub use ctype::{Class, Field, Structure, Type};
 pub use errno::leave_out_errno;

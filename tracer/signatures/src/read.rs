@@ -75,6 +75,12 @@ impl ValuePlace {
         structure.fields.iter().map(|field| (field.name.as_str(), place(field))).collect()
     }
 
+    /// How many bytes it is behind the place that it is a part of.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// When it is read.
     #[must_use]
     pub fn at(&self) -> At {

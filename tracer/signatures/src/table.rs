@@ -399,8 +399,9 @@ fn entry(
     let mut roles = Vec::new();
     for (role, column) in &raw.roles {
         if role == "event" {
-            let known = FunctionEvent::from_name(column.get_ref());
-            event = Some(known.ok_or_else(|| at(column, format!("there is no event `{}`", column.get_ref())))?);
+            let word = fill(column.get_ref());
+            let known = FunctionEvent::from_name(&word);
+            event = Some(known.ok_or_else(|| at(column, format!("there is no event `{word}`")))?);
         } else {
             let known = Role::from_name(role).ok_or_else(|| at(column, format!("there is no role `{role}`")))?;
             roles.push((known, column.get_ref().clone()));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rtrace_code::errno::{self, Errno};
 use rtrace_model::Region;
 use rtrace_plan::{Capture, Captures, LibrarySource, Plan, PlanOptions, PlannedLibrary};
-use rtrace_signatures::{Asked, Book, Error, Lookup, TracedLibrary, leave_out_errno};
+use rtrace_signatures::{Asked, Book, Error, Lookup, Signature, TracedLibrary, leave_out_errno};
 
 /// Programs that may call what is traced: those of processes, or files that a command will load.
 #[must_use]
@@ -62,7 +62,8 @@ fn captures(
     let captures = asked.iter().zip(known).filter_map(|((_, address), known)| match known {
         Lookup::Signature(signature, program) => {
             let capture = Capture { signature: *signature, program, address: *address, errno };
-            let has_any = !capture.signature.columns.is_empty() || !capture.signature.metrics.is_empty();
+            let Signature { columns, metrics, event, .. } = &capture.signature;
+            let has_any = !columns.is_empty() || !metrics.is_empty() || event.is_some();
             has_any.then(|| (*address, Arc::new(capture)))
         }
         Lookup::Nothing(_) | Lookup::Unasked => None,

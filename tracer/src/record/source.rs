@@ -14,8 +14,8 @@ use std::hash::Hash;
 
 use foldhash::HashMap;
 use rtrace_bpf::wire::{
-    AccessRecord, CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_CONTEXT,
-    NO_REGION, ReadingRecord, UntimedCode, ValuesRecord, comm,
+    AccessRecord, CallRecord, CallWords, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey,
+    NO_CONTEXT, NO_REGION, ReadingRecord, UntimedCode, comm,
 };
 use rtrace_bpf::{Error, Programs, Records};
 use rtrace_model::{
@@ -261,7 +261,7 @@ impl<'a> Source<'a> {
             self.announce_call_sites();
             self.hand_over(Batch::measured(calls, counters, readings));
         }
-        let values = records.values.iter().filter(|(_, values)| values.has != 0);
+        let values = records.values.iter().filter(|(_, values)| values.values.has != 0);
         let values = values.map(|(place, values)| (&records.calls[*place], values));
         self.pipeline.send(Item::Values(self.kinds.captured.batches(values)));
         for (event, arguments) in &records.events {
@@ -351,7 +351,7 @@ impl<'a> Source<'a> {
             }
             self.hand_over(open.recorded());
             let values = thread.calls.iter().zip(&thread.values);
-            let values = values.filter(|(open, values)| open.has_record != 0 && values.has != 0);
+            let values = values.filter(|(open, values)| open.has_record != 0 && values.values.has != 0);
             let values = values.map(|(open, values)| (&open.call, values));
             self.pipeline.send(Item::Values(self.kinds.captured.batches(values)));
             if let Some(location) = self.locations.get_mut(&id) {
@@ -396,9 +396,9 @@ impl<'a> Source<'a> {
     }
 
     /// A call with its call site, and its context if it has one; its location is known.
-    fn call_of(&mut self, record: &CallRecord, values: Option<&ValuesRecord>) -> Call {
+    fn call_of(&mut self, record: &CallRecord, values: Option<&CallWords>) -> Call {
         let pid = self.locations.get(&record.location).map_or(0, |location| location.pid);
-        let context = values.map(|values| values.context).filter(|&number| number != NO_CONTEXT).map(ContextId);
+        let context = values.map(CallWords::context).filter(|&number| number != NO_CONTEXT).map(ContextId);
         Call {
             call_site: self.call_sites.at(pid, record.space, record.site, Timestamp(record.start)),
             context,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rtrace_bpf::wire::{CallRecord, FetchFlag, FetchRecord, ProgramRecord, SumRecord, ValuesRecord, vector_slot};
+use rtrace_bpf::wire::{CallRecord, CallWords, FetchFlag, FetchRecord, ProgramRecord, SumRecord, vector_slot};
 use rtrace_bpf::{MAX_PROGRAMS, MAX_SUMS, Programs};
 use rtrace_code::arrival::Keeps;
 use rtrace_code::copies::Registers;
@@ -14,7 +14,9 @@ use rtrace_model::{
     ValueType, Values,
 };
 use rtrace_plan::{Capture, LibrarySource, Plan, PlannedRegion};
-use rtrace_signatures::{At, ColumnType, Fetch, FetchProgram, MetricUnit, Op, OpCode};
+use rtrace_signatures::{
+    At, ColumnType, Fetch, FetchProgram, ListElement, MOST_ELEMENTS, MOST_VALUE_WORDS, MetricUnit, Op, OpCode,
+};
 
 /// The words of values that a call of these libraries has at most.
 pub fn words(sources: &[LibrarySource]) -> u32 {
@@ -169,7 +171,7 @@ impl Captured {
     }
 
     /// The values of these calls, by region.
-    pub fn batches<'r>(&self, values: impl Iterator<Item = (&'r CallRecord, &'r ValuesRecord)>) -> Vec<ValueBatch> {
+    pub fn batches<'r>(&self, values: impl Iterator<Item = (&'r CallRecord, &'r CallWords)>) -> Vec<ValueBatch> {
         let captured = self.by_region.lock().unwrap_or_else(PoisonError::into_inner);
         let mut batches: BTreeMap<u32, ValueBatch> = BTreeMap::new();
         for (call, values) in values {
@@ -203,18 +205,18 @@ fn columns(region: RegionId, capture: &Capture) -> impl Iterator<Item = ValueCol
 
 fn type_of(kind: ColumnType) -> ValueType {
     match kind {
-        ColumnType::Text(_) => ValueType::Text,
+        ColumnType::Text(_) | ColumnType::List(_) => ValueType::Text,
         kind if kind.is_float() => ValueType::Float,
         _ => ValueType::Integer,
     }
 }
 
 /// Adds the values of one call.
-fn push(capture: &Capture, values: &ValuesRecord, columns: &mut [Values]) {
+fn push(capture: &Capture, values: &CallWords, columns: &mut [Values]) {
     let words = |place: usize| {
         let slots = capture.program.columns[place];
-        let words = values.word.get(usize::from(slots.first)..usize::from(slots.first + slots.words));
-        words.filter(|_| values.failed & slots.fetches == 0)
+        let words = values.words(usize::from(slots.first), usize::from(slots.words));
+        words.filter(|_| values.values.failed & slots.fetches == 0)
     };
     let holds = |place: usize| {
         capture.signature.columns[place].condition.as_ref().is_none_or(|condition| {
@@ -231,7 +233,10 @@ fn push(capture: &Capture, values: &ValuesRecord, columns: &mut [Values]) {
                 values.push(words.and_then(|words| words.first()).map(|word| word.cast_signed()))
             }
             Values::Float(values) => values.push(words.and_then(|words| float(kind, words))),
-            Values::Text(values) => values.push(words.map(text)),
+            Values::Text(values) => values.push(words.map(|words| match kind {
+                ColumnType::List(element) => list(element, words),
+                _ => text(words),
+            })),
         }
     }
 }
@@ -255,6 +260,12 @@ fn extended(mantissa: u64, top: u16) -> f64 {
         // In two steps: one factor alone may be beyond what there is.
         exponent => sign * (mantissa as f64 * 2_f64.powi(-63)) * 2_f64.powi((exponent - 16383).clamp(-1200, 1100)),
     }
+}
+
+/// The elements of a list, as readers of text can take them apart.
+fn list(element: ListElement, words: &[u64]) -> String {
+    let elements: Vec<String> = element.values(words).map(|value| value.to_string()).collect();
+    elements.join(",")
 }
 
 fn text(words: &[u64]) -> String {
@@ -297,6 +308,7 @@ fn record_of(
     let mut record = ProgramRecord {
         enters: capture.program.at_enter() as u8,
         count: fetches.len() as u8,
+        lists: capture.program.has_lists().into(),
         ..ProgramRecord::default()
     };
     for (place, fetch) in record.fetch.iter_mut().zip(fetches) {
@@ -307,7 +319,7 @@ fn record_of(
             Some((metrics.iter().position(|counter| counter.name == metric.name)?, slots))
         });
     for (place, (counter, slots)) in record.sum.iter_mut().zip(counted) {
-        *place = SumRecord { counter: counter as u8, word: slots.first, needs: slots.fetches };
+        *place = SumRecord { counter: counter as u8, word: slots.first, needs: slots.fetches, reserved: 0 };
         record.sums += 1;
     }
     record
@@ -324,6 +336,11 @@ fn fetch_of(fetch: &Fetch, errno: Option<(i32, FetchFlag)>, registers: &Register
     let number = second.map_or(number, i32::from);
     let record = FetchRecord { op, target, source, flags: flags as u8, number };
     match (code, errno) {
+        (OpCode::List, _) => {
+            let target = if fetch.op.at == At::Exit { target - MOST_VALUE_WORDS as u8 } else { target };
+            let number = fetch.op.number | i32::from(MOST_ELEMENTS) << 8 | i32::from(second.unwrap_or(0)) << 16;
+            FetchRecord { target, number, ..record }
+        }
         (OpCode::Register, _) => FetchRecord { source: registers.of(number as u8), number: 0, ..record },
         (OpCode::Vector, _) => FetchRecord { number: vector_slot(number as u8).into(), ..record },
         (OpCode::ErrnoAddress, Some((number, flag))) => {
@@ -349,6 +366,7 @@ mod tests {
             (OpCode::Memory, FetchCode::RT_FETCH_MEMORY),
             (OpCode::Text, FetchCode::RT_FETCH_TEXT),
             (OpCode::Result, FetchCode::RT_FETCH_RESULT),
+            (OpCode::List, FetchCode::RT_FETCH_LIST),
             (OpCode::Number, FetchCode::RT_FETCH_NUMBER),
             (OpCode::Shift, FetchCode::RT_FETCH_SHIFT),
             (OpCode::Multiply, FetchCode::RT_FETCH_MULTIPLY),

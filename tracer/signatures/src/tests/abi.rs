@@ -19,7 +19,7 @@ use crate::description::Description;
 use crate::dwarf;
 use crate::prototype::{self, Types};
 use crate::table::Dialect;
-use crate::{AbiPlace, At, Cause, DropReason, FetchProgram, SaidBy, Signature, Type};
+use crate::{AbiPlace, At, Cause, DropReason, FetchProgram, MOST_VALUE_WORDS, SaidBy, Signature, Type};
 
 const FUNCTIONS: usize = 400;
 
@@ -281,7 +281,7 @@ fn fetched(description: &Description, path: &str, machine: &Machine) -> Result<V
         let DropReason::Unobservable(reason) = &dropped.reason else { panic!("{dropped:?}") };
         return Err(reason.clone());
     }
-    let mut words = [0; 16];
+    let mut words = [0; MOST_VALUE_WORDS];
     let failed = machine.run(&program, At::Enter, &mut words) | machine.run(&program, At::Exit, &mut words);
     assert_eq!(failed, 0, "{path} of {description:?}");
     let slots = program.columns[0];

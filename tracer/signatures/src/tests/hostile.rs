@@ -14,13 +14,13 @@ use super::libraries::build;
 use crate::builtin::FILES;
 use crate::describe::{Wish, describe};
 use crate::table::SignatureTable;
-use crate::{FetchProgram, MOST_OPS, MOST_VALUE_WORDS, SaidBy, dwarf, lexer, selection};
+use crate::{FetchProgram, MOST_LISTED_WORDS, MOST_OPS, MOST_VALUE_WORDS, SaidBy, dwarf, lexer, selection};
 
 /// Each word is written before it is read, and there are not too many.
 fn check(program: &FetchProgram) {
     assert!(program.fetches.len() <= MOST_OPS && usize::from(program.words) <= MOST_VALUE_WORDS);
     assert!(program.fetches.is_sorted_by_key(|fetch| fetch.op.at));
-    let mut written = [false; MOST_VALUE_WORDS];
+    let mut written = [false; MOST_VALUE_WORDS + MOST_LISTED_WORDS];
     for fetch in &program.fetches {
         assert!(fetch.operands.iter().flatten().all(|&word| written[usize::from(word)]), "{program:?}");
         written[usize::from(fetch.target)..usize::from(fetch.target) + fetch.op.words()].fill(true);

@@ -14,8 +14,8 @@ use crate::builtin::{self, FILES};
 use crate::describe::{Wish, describe};
 use crate::table::SignatureTable;
 use crate::{
-    AbiPlace, Asked, At, Book, Cause, ColumnType, DropReason, Error, FetchProgram, Lookup, NotKnown, Register, Request,
-    SaidBy, Signature, TracedLibrary, dwarf,
+    AbiPlace, Asked, At, Book, Cause, ColumnType, DropReason, Error, FetchProgram, Lookup, MOST_OPS, MOST_VALUE_WORDS,
+    NotKnown, Register, Request, SaidBy, Signature, TracedLibrary, dwarf,
 };
 
 /// What is known of the functions of a file with these symbols.
@@ -75,7 +75,7 @@ fn the_table_describes_all_its_functions() {
                     Wish { columns: None, entry: Some(entry), dialect: &dialect, no_strings: false, stubs: false };
                 let (signature, program) =
                     describe(name, description, &wish).unwrap_or_else(|error| panic!("{name}: {error}"));
-                assert!(program.fetches.len() <= 16 && program.words <= 16);
+                assert!(program.fetches.len() <= MOST_OPS && usize::from(program.words) <= MOST_VALUE_WORDS);
                 assert_eq!(signature.columns.len(), program.columns.len());
                 let has_room = !signature.dropped.iter().any(|dropped| dropped.reason == DropReason::NoRoom);
                 assert!(has_room, "{name}: {:?}", signature.dropped);
@@ -145,7 +145,7 @@ fn read_is_known_from_the_table() {
     assert_eq!(names, ["fd", "buf", "count", "result", "errno"]);
     let mut machine = Machine { result: -1_i64 as u64, errno: 9, ..Machine::default() };
     machine.set([0xffff_ffff_0000_0007, 0x1000, 65536, 0, 0, 0]);
-    let mut words = [0; 16];
+    let mut words = [0; MOST_VALUE_WORDS];
     machine.run(&program, At::Enter, &mut words);
     machine.run(&program, At::Exit, &mut words);
     let value = |number: usize| words[usize::from(program.columns[number].first)] as i64;
@@ -166,7 +166,7 @@ fn text_and_out_parameters_are_followed() {
     assert_eq!(signature.columns[0].ctype, ColumnType::Text(16));
     let mut machine = Machine { memory: vec![(0x5000, b"/etc/a-long-enough-path\0".to_vec())], ..Machine::default() };
     machine.set([0x5000, 2, 0, 0, 0, 0]);
-    let mut words = [0; 16];
+    let mut words = [0; MOST_VALUE_WORDS];
     assert_eq!(machine.run(&program, At::Enter, &mut words), 0);
     let first = usize::from(program.columns[0].first);
     let text: Vec<u8> = words[first..first + 2].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -174,7 +174,7 @@ fn text_and_out_parameters_are_followed() {
     let (_, program) = one(&path, "pipe", "pipe");
     let mut machine = Machine { memory: vec![(0x5000, vec![3, 0, 0, 0, 4, 0, 0, 0])], ..Machine::default() };
     machine.set([0x5000, 0, 0, 0, 0, 0]);
-    let mut words = [0; 16];
+    let mut words = [0; MOST_VALUE_WORDS];
     machine.run(&program, At::Enter, &mut words);
     assert_eq!(machine.run(&program, At::Exit, &mut words), 0);
     let value = |number: usize| words[usize::from(program.columns[number].first)];
@@ -266,7 +266,7 @@ end subroutine
     let mut machine =
         Machine { memory: vec![(0x100, vec![7, 0, 0, 0]), (0x200, vec![1, 0, 0, 0])], ..Machine::default() };
     machine.set([0x100, 0x300, 0x400, 0x200, 5, 0]);
-    let mut words = [0; 16];
+    let mut words = [0; MOST_VALUE_WORDS];
     assert_eq!(machine.run(&program, At::Enter, &mut words), 0);
     let value = |name: &str| words[usize::from(program.columns[column(name)].first)];
     assert_eq!([value("n"), value("flag"), value("_name")], [7, 1, 5]);
@@ -288,7 +288,7 @@ void scipy_cblas_dgemm64_(void) {}
     let first = |symbol: &str| {
         let (signature, program) = one(&path, "", symbol);
         assert_eq!(signature.metrics[0].name, "flops", "{symbol}");
-        let mut words = [0; 16];
+        let mut words = [0; MOST_VALUE_WORDS];
         machine.run(&program, At::Enter, &mut words);
         let column = signature.columns.iter().position(|column| column.name.eq_ignore_ascii_case("m")).unwrap();
         words[usize::from(program.columns[column].first)]
@@ -328,7 +328,7 @@ std::string text(int n) { return std::string(n, 'x'); }
     assert_eq!(place(3), &AbiPlace::Register(Register::Rcx));
     let mut machine = Machine::default();
     machine.set([1, 7 | 9 << 32, 3, 4, 0, 0]);
-    let mut words = [0; 16];
+    let mut words = [0; MOST_VALUE_WORDS];
     machine.run(&program, At::Enter, &mut words);
     let value = |name: &str| {
         let place = signature.columns.iter().position(|column| column.name == name).unwrap();

@@ -1,6 +1,6 @@
 //! A machine for fetch programs: registers, a stack and memory, as a probe meets them.
 
-use crate::{At, Fetch, FetchProgram, Op, OpCode, Register, Width};
+use crate::{At, Fetch, FetchProgram, MOST_VALUE_WORDS, Op, OpCode, Register, Width};
 
 /// The address of `errno`.
 const ERRNO: u64 = 0x7f00_0000_1234;
@@ -24,7 +24,7 @@ pub struct Machine {
 
 impl Machine {
     /// Runs the operations of one end of a call, on the words of the call; a bit for each that fails.
-    pub fn run(&self, program: &FetchProgram, at: At, words: &mut [u64; 16]) -> u16 {
+    pub fn run(&self, program: &FetchProgram, at: At, words: &mut [u64; MOST_VALUE_WORDS]) -> u32 {
         let mut failed = 0;
         for (number, fetch) in program.fetches.iter().enumerate().filter(|(_, fetch)| fetch.op.at == at) {
             if self.step(fetch, words).is_none() {
@@ -34,7 +34,7 @@ impl Machine {
         failed
     }
 
-    fn step(&self, fetch: &Fetch, words: &mut [u64; 16]) -> Option<()> {
+    fn step(&self, fetch: &Fetch, words: &mut [u64; MOST_VALUE_WORDS]) -> Option<()> {
         let target = usize::from(fetch.target);
         let Op { code, number, width, .. } = fetch.op;
         let [left, right] = fetch.operands.map(|operand| operand.map(|word| words[usize::from(word)]));
@@ -63,6 +63,8 @@ impl Machine {
                 }
                 return Some(());
             }
+            // Lists are read by no test of this machine.
+            OpCode::List => return None,
             OpCode::Result => width.extend(self.result),
             OpCode::ErrnoAddress => ERRNO,
             OpCode::Number => i64::from(number) as u64,
