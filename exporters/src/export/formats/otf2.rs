@@ -14,11 +14,12 @@
 mod definitions;
 mod encoding;
 mod gathered;
+mod messages;
 mod samples;
 
 use std::path::Path;
 
-use rtrace_model::{CallValues, Ending, Measured, Metric, Timestamp, Value};
+use rtrace_model::{Call, CallValues, Ending, Measured, Metric, Timestamp, Value};
 
 use super::super::format::{ExportFormat, Form};
 use super::super::nesting::Visitor;
@@ -27,6 +28,7 @@ use super::super::{Excerpt, ExportError};
 use definitions::{ENDING, ending_string};
 use encoding::{Chunks, ENTER, LEAVE, METRIC, OtfRecord, PARAMETER_INT, PARAMETER_STRING};
 use gathered::{Gathered, METRICS};
+use messages::{NoMessages, OtfMessages};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "otf2",
@@ -34,7 +36,8 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     extension: "otf2",
     opens_in: "Vampir, Scalasca, otf2-print, otf2-profile, python3-otf2 (file `traces.otf2` in it)",
     keeps: "every call on its process and thread, mangled and demangled names, call paths, arguments and results \
-            as parameters, counters and samples as metrics, endings as attributes, losses as properties, wall-clock time",
+            as parameters, messages, collective operations and accesses to memory of other ranks as records with their \
+            communicators, counters and samples as metrics, endings as attributes, losses as properties, wall-clock time",
     omits: "events beside the calls, versions and aliases of functions",
     untimed: "enter and leave at one time or around their timed callees, attribute `ending` is `unseen`",
     form: Form::Directory { marker: ANCHOR, write },
@@ -52,17 +55,32 @@ fn write(source: &Excerpt<'_>, directory: &Path) -> Result<(), ExportError> {
     std::fs::create_dir(&streams)?;
     let mut gathered = Gathered::new();
     let nested = source.nested_with_values()?;
+    let mut events_of = Vec::new();
+    let mut messages = match OtfMessages::of(source, nested.locations())? {
+        Ok(messages) => Some(messages),
+        Err(NoMessages::None) => None,
+        Err(NoMessages::Missing(text)) => {
+            gathered.remarks.push(text);
+            None
+        }
+    };
     for location in nested.locations() {
+        if let Some(messages) = &mut messages {
+            messages.load(source, location)?;
+        }
         let file = Chunks::create(&streams.join(format!("{}.evt", location.0)), encoding::EVENT_CHUNK)?;
         let (open, counters) = (Vec::new(), vec![0; metrics(source).len()]);
-        let mut events = OtfEvents { file, gathered: &mut gathered, counters, open, record: OtfRecord::default() };
+        let (gathered, messages, record) = (&mut gathered, messages.as_mut(), OtfRecord::default());
+        let mut events = OtfEvents { file, gathered, messages, counters, open, record };
         nested.visit(location, &mut events)?;
         let written = events.file.finish()?;
-        gathered.locations.push((location, written));
+        events_of.push((location, written));
         local_definitions(&streams, location.0.into())?;
     }
+    gathered.locations = events_of;
+    gathered.remarks.extend(messages.as_ref().and_then(OtfMessages::remark));
     samples::write(source, &streams, &mut gathered)?;
-    let written = definitions::write(source, &gathered, &directory.join("traces.def"))?;
+    let written = definitions::write(source, &gathered, messages.as_ref(), &directory.join("traces.def"))?;
     encoding::anchor(&directory.join(ANCHOR), &definitions::anchor(source, &gathered, written)?)?;
     Ok(())
 }
@@ -80,9 +98,10 @@ fn metrics<'a>(source: &'a Excerpt<'_>) -> &'a [Metric] {
 }
 
 /// The event stream of one location.
-struct OtfEvents<'a> {
+struct OtfEvents<'a, 's> {
     file: Chunks,
     gathered: &'a mut Gathered,
+    messages: Option<&'a mut OtfMessages<'s>>,
     /// The metrics' values so far.
     counters: Vec<u64>,
     open: Vec<OpenOtfCall>,
@@ -96,7 +115,7 @@ struct OpenOtfCall {
     counters: Box<[u64]>,
 }
 
-impl OtfEvents<'_> {
+impl OtfEvents<'_, '_> {
     /// Writes the values of all metrics; the enter or leave that they belong to follows.
     fn metrics(&mut self, time: Timestamp) -> std::io::Result<()> {
         if self.counters.is_empty() {
@@ -139,6 +158,14 @@ impl OtfEvents<'_> {
         Ok(())
     }
 
+    /// Writes the records of messages that belong to the begin of a call, or to its return.
+    fn messages(&mut self, time: Timestamp, call: &Call, is_exit: bool) -> std::io::Result<()> {
+        match &mut self.messages {
+            Some(messages) => messages.write(&mut self.file, &mut self.record, (call.location, call.id), time, is_exit),
+            None => Ok(()),
+        }
+    }
+
     fn event(&mut self, time: Timestamp, kind: u8, region: u32, ending: Ending) -> std::io::Result<()> {
         self.record.clear();
         self.record.int(region);
@@ -151,7 +178,7 @@ impl OtfEvents<'_> {
     }
 }
 
-impl Visitor for OtfEvents<'_> {
+impl Visitor for OtfEvents<'_, '_> {
     fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
         let Measured { call, values, .. } = measured;
         let path = self.gathered.path(self.open.last().map(|open| open.path), call.region);
@@ -160,7 +187,8 @@ impl Visitor for OtfEvents<'_> {
         self.metrics(time)?;
         let region = self.gathered.region(call.region);
         self.event(time, ENTER, region, call.ending)?;
-        Ok(self.parameters(time, values.as_ref(), false)?)
+        self.parameters(time, values.as_ref(), false)?;
+        Ok(self.messages(time, call, false)?)
     }
 
     fn leave(&mut self, time: Timestamp, Measured { call, readings, values }: &Measured) -> Result<(), ExportError> {
@@ -169,6 +197,7 @@ impl Visitor for OtfEvents<'_> {
             *counter = at_enter.saturating_add(reading.inclusive).max(*counter);
         }
         self.gathered.at(time);
+        self.messages(time, call, true)?;
         self.parameters(time, values.as_ref(), true)?;
         self.metrics(time)?;
         let region = self.gathered.region(call.region);

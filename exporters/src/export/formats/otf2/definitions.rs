@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use rtrace_model::{Base, Ending, Metric, RegionId, Span, known};
+use rtrace_model::{Base, Ending, Metric, Region, RegionId, Span, known};
 
 use super::super::super::remarks::remarks;
 use super::super::super::samples::SeriesOwner;
@@ -12,6 +12,7 @@ use super::super::super::step::PathStep;
 use super::super::super::{Excerpt, ExportError};
 use super::encoding::{Anchor, Chunks, DEFINITION_CHUNK, OtfRecord, PARAMETER_INT};
 use super::gathered::{Gathered, METRICS};
+use super::messages::{self, OtfMessages};
 use super::samples;
 
 /// Identifiers of definition records.
@@ -24,6 +25,9 @@ mod kind {
     pub const LOCATION: u8 = 14;
     pub const REGION: u8 = 15;
     pub const CALLPATH: u8 = 17;
+    pub const GROUP: u8 = 18;
+    pub const COMM: u8 = 22;
+    pub const RMA_WIN: u8 = 24;
     pub const METRIC_MEMBER: u8 = 19;
     pub const METRIC_CLASS: u8 = 20;
     pub const METRIC_INSTANCE: u8 = 21;
@@ -56,6 +60,10 @@ const ABSOLUTE_UNTIL_NEXT: u8 = 0x31;
 
 const UNDEFINED: u32 = u32::MAX;
 
+/// Programming models.
+const MPI: u8 = 4;
+const SHMEM: u8 = 13;
+
 /// The attribute of a leave that tells how the call ended.
 pub(super) const ENDING: u32 = 0;
 
@@ -77,6 +85,9 @@ pub(super) fn anchor(source: &Excerpt<'_>, gathered: &Gathered, definitions: u64
         let text = format!("{} values, as there are too many different texts", gathered.left_out);
         properties.push(("RTRACE::LEFT_OUT".to_owned(), text));
     }
+    for (number, text) in gathered.remarks.iter().enumerate() {
+        properties.push((format!("RTRACE::MESSAGES::{number}"), text.clone()));
+    }
     let header = source.header();
     Ok(Anchor {
         machine: header.host.clone(),
@@ -90,7 +101,12 @@ pub(super) fn anchor(source: &Excerpt<'_>, gathered: &Gathered, definitions: u64
 }
 
 /// Writes the file; returns the number of definitions.
-pub(super) fn write(source: &Excerpt<'_>, gathered: &Gathered, path: &Path) -> Result<u64, ExportError> {
+pub(super) fn write(
+    source: &Excerpt<'_>,
+    gathered: &Gathered,
+    messages: Option<&OtfMessages<'_>>,
+    path: &Path,
+) -> Result<u64, ExportError> {
     let file = Chunks::create(path, DEFINITION_CHUNK)?;
     let mut definitions =
         OtfDefinitions { file, written: 0, strings: HashMap::new(), groups: HashMap::new(), sockets: HashMap::new() };
@@ -116,6 +132,9 @@ pub(super) fn write(source: &Excerpt<'_>, gathered: &Gathered, path: &Path) -> R
         record.int(place).int(parent).int(gathered.places[&region]);
         definitions.put(kind::CALLPATH, &record)?;
     }
+    if let Some(messages) = messages {
+        definitions.communicators(source, messages)?;
+    }
     definitions.call_metrics(source)?;
     definitions.sampled_metrics(source, gathered)?;
     definitions.file.finish()?;
@@ -137,10 +156,10 @@ fn name_of(source: &Excerpt<'_>, program: usize) -> String {
 fn paradigm(symbol: &str) -> u8 {
     match known("model", symbol) {
         Some("openmp") => 3,
-        Some("mpi") => 4,
+        Some("mpi") => MPI,
         Some("cuda") => 5,
         Some("pthread") => 7,
-        Some("shmem") => 13,
+        Some("shmem") => SHMEM,
         Some("hip") => 23,
         _ => 1,
     }
@@ -292,17 +311,59 @@ impl OtfDefinitions {
     fn region(&mut self, source: &Excerpt<'_>, place: u32, id: RegionId) -> io::Result<()> {
         /// What versions before 1.2 have in place of role and paradigm.
         const TYPE_FUNCTION: u8 = 3;
-        const ROLE_FUNCTION: u8 = 1;
         let (name, symbol) = (self.string(&source.function_alone(id))?, source.symbol(id));
         let canonical = self.string(&symbol)?;
+        let role = messages::role(source.region(id).and_then(|region| region.event));
         let description = self.string(source.library_of(id))?;
         let (file, line) = source.begin_of(id);
         let file = file.map_or(Ok(UNDEFINED), |file| self.string(file))?;
         let mut record = OtfRecord::default();
         record.int(place).int(name).int(description).byte(TYPE_FUNCTION);
         record.int(file).int(line.unwrap_or(0)).int(0); // source file, first and last line
-        record.int(canonical).byte(ROLE_FUNCTION).byte(paradigm(&symbol)).int(0);
+        record.int(canonical).byte(role).byte(paradigm(&symbol)).int(0);
         self.put(kind::REGION, &record)
+    }
+
+    /// The ranks, and the communicators with their groups. Each has a window, for accesses to memory.
+    fn communicators(&mut self, source: &Excerpt<'_>, messages: &OtfMessages<'_>) -> io::Result<()> {
+        /// Types of groups, as versions before 1.2 have them, and today.
+        const LOCATIONS: [u8; 2] = [6, 4];
+        const RANKS: [u8; 2] = [4, 5];
+        let symbols = || source.regions().iter().map(Region::symbol);
+        let model = symbols().map(|symbol| paradigm(&symbol)).filter(|model| [MPI, SHMEM].contains(model)).min();
+        let model = model.unwrap_or(MPI);
+        let locations = messages.ranks().iter().map(|location| location.0.into());
+        self.members(0, "ranks", (LOCATIONS, model), locations)?;
+        for (id, communicator) in (0..).zip(messages.communicators()) {
+            let name = if id == 0 { "MPI_COMM_WORLD".to_owned() } else { format!("communicator {id}") };
+            self.members(id + 1, &name, (RANKS, model), messages::members(communicator).map(u64::from))?;
+            let parent = communicator.parent.map_or(UNDEFINED, |parent| parent.0);
+            let name = self.string(&name)?;
+            let mut record = OtfRecord::default();
+            record.int(id).int(name).int(id + 1).int(parent).int(0);
+            self.put(kind::COMM, &record)?;
+            record.clear();
+            record.int(id).int(name).int(id).int(0);
+            self.put(kind::RMA_WIN, &record)?;
+        }
+        Ok(())
+    }
+
+    fn members(
+        &mut self,
+        group: u32,
+        name: &str,
+        ([old_type, group_type], model): ([u8; 2], u8),
+        members: impl Iterator<Item = u64>,
+    ) -> io::Result<()> {
+        let members: Vec<u64> = members.collect();
+        let mut record = OtfRecord::default();
+        record.int(group).int(self.string(name)?).byte(old_type).int(members.len() as u32);
+        for member in members {
+            record.long(member);
+        }
+        record.byte(group_type).byte(model).int(0);
+        self.put(kind::GROUP, &record)
     }
 
     /// What calls have readings of, as one class.

@@ -2,7 +2,7 @@
 //!
 //! A file is a sequence of chunks of one size, of which the last may be shorter. A chunk begins with
 //! a header: identifier, byte order, numbers of its first and last event. Records follow: identifier,
-//! length (which enters and leaves have not), data; then zeros up to the chunk's end. Times are
+//! length (which those of one number, as enters and leaves, have not), data; then zeros up to the chunk's end. Times are
 //! records of their own and hold for the events after them. Integers are a byte that counts the
 //! bytes that follow, least significant first; 0 and the largest value are one byte, 0x00 and 0xff.
 
@@ -24,6 +24,17 @@ const TIMESTAMP: u8 = 5;
 /// Identifiers of event records.
 pub(super) const ENTER: u8 = 12;
 pub(super) const LEAVE: u8 = 13;
+pub(super) const MPI_SEND: u8 = 14;
+pub(super) const MPI_ISEND: u8 = 15;
+pub(super) const MPI_ISEND_COMPLETE: u8 = 16;
+pub(super) const MPI_IRECV_REQUEST: u8 = 17;
+pub(super) const MPI_RECV: u8 = 18;
+pub(super) const MPI_IRECV: u8 = 19;
+pub(super) const MPI_COLLECTIVE_BEGIN: u8 = 22;
+pub(super) const MPI_COLLECTIVE_END: u8 = 23;
+pub(super) const RMA_PUT: u8 = 46;
+pub(super) const RMA_GET: u8 = 47;
+pub(super) const RMA_ATOMIC: u8 = 48;
 pub(super) const METRIC: u8 = 31;
 pub(super) const PARAMETER_STRING: u8 = 32;
 pub(super) const PARAMETER_INT: u8 = 33;
@@ -143,7 +154,7 @@ impl Chunks {
             attributes.put(kind, &mut self.chunk);
         }
         match kind {
-            ENTER | LEAVE => {
+            ENTER | LEAVE | MPI_ISEND_COMPLETE | MPI_IRECV_REQUEST => {
                 self.chunk.push(kind);
                 self.chunk.extend(&event.0);
             }

@@ -35,6 +35,8 @@ pub(super) struct Gathered {
     pub(super) texts: Vec<String>,
     text_numbers: HashMap<String, u32>,
     text_bytes: usize,
+    /// What else is left out.
+    pub(super) remarks: Vec<String>,
     /// Values without a record, as there were too many texts.
     pub(super) left_out: u64,
 }
