@@ -235,6 +235,17 @@ pub fn goroutines() -> PathBuf {
     compile("Tools", "goroutines", "goroutines.go", &[])
 }
 
+/// The program whose ranks log their messages, by the compiler of an MPI.
+pub fn mpi_messages(compiler: &str) -> PathBuf {
+    compile_by(
+        compiler,
+        compiler,
+        "mpi_messages",
+        "mpi_messages.c",
+        &["-pthread", "-fno-inline", "-fno-optimize-sibling-calls"],
+    )
+}
+
 /// The oracle program.
 pub fn count_calls() -> PathBuf {
     compile("Tools", "count_calls", "count_calls.c", &[])
@@ -257,6 +268,11 @@ static BUILD: LazyLock<PathBuf> =
 
 /// Compiles `source` into `folder/output`, with a name that changes when any source changes.
 fn compile(folder: &str, output: &str, source: &str, flags: &[&str]) -> PathBuf {
+    compile_by("gcc", folder, output, source, flags)
+}
+
+/// The same, with this compiler where the source is C.
+fn compile_by(c: &str, folder: &str, output: &str, source: &str, flags: &[&str]) -> PathBuf {
     static COMPILER: Mutex<()> = Mutex::new(());
     let _one_at_a_time = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = BUILD.join(folder);
@@ -270,7 +286,7 @@ fn compile(folder: &str, output: &str, source: &str, flags: &[&str]) -> PathBuf 
         Some("rs") => Command::new("rustc"),
         Some("cpp") => c_compiler("g++"),
         Some("go") => go_compiler(&folder),
-        _ => c_compiler("gcc"),
+        _ => c_compiler(c),
     };
     // What needs a library comes before it.
     command.current_dir(sources()).arg("-o").arg(&unfinished).arg(source).args(flags);

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+/* What the ranks do, by the word of a scenario. */
+
+#define TAG 7
+
+static int buffers[MOST][256];
+
+static int size_of(MPI_Comm comm)
+{
+	int size;
+
+	MPI_Comm_size(comm, &size);
+	return size;
+}
+
+static int rank_of(MPI_Comm comm)
+{
+	int rank;
+
+	MPI_Comm_rank(comm, &rank);
+	return rank;
+}
+
+/* Each rank sends to all others, messages of all sizes; also to itself and to nobody. */
+static void blocking(MPI_Comm comm)
+{
+	int size = size_of(comm), rank = rank_of(comm);
+	MPI_Status status;
+
+	for (int i = 0; i < 20; i++) {
+		for (int from = 0; from < size; from++) {
+			if (from == rank) {
+				for (int to = 0; to < size; to++)
+					if (to != rank)
+						MPI_Send(buffers[0], i * 5, MPI_INT, to, TAG + i % 3, comm);
+			} else {
+				MPI_Recv(buffers[1], 256, MPI_INT, from, TAG + i % 3, comm, &status);
+			}
+		}
+	}
+	for (int i = 0; i < 5; i++) {
+		int right = (rank + 1) % size, left = (rank + size - 1) % size;
+
+		MPI_Sendrecv(buffers[0], 10 + i, MPI_INT, right, 40, buffers[1], 256, MPI_INT, left, 40, comm, &status);
+		MPI_Sendrecv_replace(buffers[2], 20 + i, MPI_INT, left, 41, right, 41, comm, &status);
+		if (rank % 2)
+			MPI_Ssend(buffers[0], 4, MPI_DOUBLE, rank - 1, 42, comm);
+		else if (rank + 1 < size)
+			MPI_Recv(buffers[1], 60, MPI_DOUBLE, rank + 1, 42, comm, MPI_STATUS_IGNORE);
+		MPI_Send(buffers[0], 4, MPI_INT, MPI_PROC_NULL, 1, comm);
+		MPI_Recv(buffers[0], 4, MPI_INT, MPI_PROC_NULL, 1, comm, MPI_STATUS_IGNORE);
+	}
+}
+
+/* Requests that are waited for in every way. */
+static void nonblocking(MPI_Comm comm)
+{
+	int size = size_of(comm), rank = rank_of(comm), others = size - 1, flag;
+	MPI_Request requests[16];
+	MPI_Status statuses[16];
+
+	for (int i = 0; i < 10; i++) {
+		int right = (rank + 1) % size, left = (rank + size - 1) % size;
+
+		MPI_Irecv(buffers[0], 256, MPI_INT, left, i, comm, &requests[0]);
+		MPI_Isend(buffers[1], 2 + i, MPI_INT, right, i, comm, &requests[1]);
+		MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+		MPI_Wait(&requests[0], &statuses[0]);
+		/* Completed in another order than posted. */
+		MPI_Irecv(buffers[2], 256, MPI_INT, left, 90, comm, &requests[0]);
+		MPI_Irecv(buffers[3], 256, MPI_INT, left, 90, comm, &requests[1]);
+		MPI_Issend(buffers[4], 30 + i, MPI_INT, right, 90, comm, &requests[2]);
+		MPI_Issend(buffers[5], 60 + i, MPI_INT, right, 90, comm, &requests[3]);
+		MPI_Wait(&requests[1], &statuses[0]);
+		do
+			MPI_Test(&requests[0], &flag, &statuses[0]);
+		while (!flag);
+		MPI_Wait(&requests[2], &statuses[0]);
+		MPI_Wait(&requests[3], &statuses[0]);
+	}
+	for (int i = 0; i < 10; i++) {
+		int done = 0, indices[16], number, index;
+
+		for (int other = 0; other < others; other++) {
+			int to = (rank + 1 + other) % size, from = (rank + size - 1 - other) % size;
+
+			MPI_Irecv(buffers[other], 256, MPI_INT, from, 100 + i, comm, &requests[other]);
+			MPI_Isend(buffers[20 + other], 10 * (other + 1), MPI_INT, to, 100 + i, comm,
+				  &requests[others + other]);
+		}
+		switch (i % 5) {
+		case 0:
+			MPI_Waitall(2 * others, requests, statuses);
+			break;
+		case 1:
+			for (int n = 0; n < 2 * others; n++)
+				MPI_Waitany(2 * others, requests, &index, statuses);
+			break;
+		case 2:
+			while (done < 2 * others) {
+				MPI_Waitsome(2 * others, requests, &number, indices, statuses);
+				done += number;
+			}
+			break;
+		case 3:
+			while (done < 2 * others) {
+				MPI_Testsome(2 * others, requests, &number, indices, statuses);
+				done += number;
+			}
+			break;
+		default:
+			for (int n = 0; n < others; n++) {
+				do
+					MPI_Testany(others, requests, &index, &flag, statuses);
+				while (!flag);
+			}
+			do
+				MPI_Testall(others, requests + others, &flag, statuses);
+			while (!flag);
+		}
+	}
+}
+
+/* Whoever comes first. */
+static void wildcards(MPI_Comm comm)
+{
+	int size = size_of(comm), rank = rank_of(comm);
+	MPI_Request requests[8];
+	MPI_Status statuses[8];
+
+	for (int i = 0; i < 10; i++) {
+		if (rank == 0) {
+			for (int n = 1; n < size; n++)
+				MPI_Recv(buffers[n], 256, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &statuses[n]);
+			for (int n = 1; n < size; n++)
+				MPI_Irecv(buffers[n], 256, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &requests[n - 1]);
+			MPI_Waitall(size - 1, requests, statuses);
+		} else {
+			MPI_Send(buffers[0], 10 + rank, MPI_INT, 0, rank * 10 + i, comm);
+			MPI_Send(buffers[0], 30 + rank, MPI_INT, 0, rank * 10 + i, comm);
+		}
+		MPI_Barrier(comm);
+	}
+}
+
+static void derived(MPI_Comm comm)
+{
+	int size = size_of(comm), rank = rank_of(comm), right = (rank + 1) % size, left = (rank + size - 1) % size;
+	MPI_Datatype column, pair;
+	MPI_Request request;
+	MPI_Status status;
+
+	MPI_Type_vector(8, 2, 8, MPI_INT, &column);
+	MPI_Type_commit(&column);
+	MPI_Type_contiguous(3, MPI_DOUBLE, &pair);
+	MPI_Type_commit(&pair);
+	for (int i = 1; i < 5; i++) {
+		MPI_Irecv(buffers[1], 256, MPI_INT, left, 3, comm, &request);
+		MPI_Send(buffers[0], 1, column, right, 3, comm);
+		MPI_Wait(&request, &status);
+		MPI_Irecv(buffers[1], 10, pair, left, 4, comm, &request);
+		MPI_Send(buffers[0], i, pair, right, 4, comm);
+		MPI_Wait(&request, &status);
+	}
+	MPI_Type_free(&column);
+	MPI_Type_free(&pair);
+}
+
+/* Communicators of communicators, some of which get the number of one that is gone. */
+static void communicators(void)
+{
+	MPI_Comm half, reversed, copy, pairs, cart, group_comm, sub;
+	MPI_Group group;
+	int rank = world_rank, size = size_of(MPI_COMM_WORLD), evens[MOST], count = 0, dims[1] = { size }, periods[1] = { 1 };
+
+	MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+	name(half, rank % 2 ? "odd" : "even");
+	blocking(half);
+	MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
+	name(reversed, "reversed");
+	blocking(reversed);
+	MPI_Comm_dup(reversed, &copy);
+	name(copy, "copy");
+	nonblocking(copy);
+	MPI_Comm_split(reversed, rank_of(reversed) / 2, 0, &pairs);
+	name(pairs, rank_of(reversed) / 2 ? "second" : "first");
+	blocking(pairs);
+	drop(half);
+	MPI_Comm_free(&half);
+	MPI_Comm_split(MPI_COMM_WORLD, rank ? 1 : MPI_UNDEFINED, -rank, &sub);
+	name(sub, "sub");
+	if (sub != MPI_COMM_NULL)
+		blocking(sub);
+	MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 0, &cart);
+	name(cart, "cart");
+	blocking(cart);
+	for (int i = size - 2; i >= 0; i -= 2)
+		evens[count++] = i;
+	PMPI_Group_incl(world_group, count, evens, &group);
+	MPI_Comm_create(MPI_COMM_WORLD, group, &group_comm);
+	name(group_comm, "group");
+	if (group_comm != MPI_COMM_NULL)
+		blocking(group_comm);
+}
+
+static void persistent(MPI_Comm comm)
+{
+	int size = size_of(comm), rank = rank_of(comm), right = (rank + 1) % size, left = (rank + size - 1) % size;
+	MPI_Request requests[4];
+	MPI_Status statuses[4];
+
+	MPI_Recv_init(buffers[0], 256, MPI_INT, left, 5, comm, &requests[0]);
+	MPI_Send_init(buffers[1], 33, MPI_INT, right, 5, comm, &requests[1]);
+	MPI_Recv_init(buffers[2], 256, MPI_INT, MPI_ANY_SOURCE, 6, comm, &requests[2]);
+	MPI_Send_init(buffers[3], 44, MPI_INT, left, 6, comm, &requests[3]);
+	for (int i = 0; i < 6; i++) {
+		if (i % 2) {
+			MPI_Startall(4, requests);
+		} else {
+			for (int n = 0; n < 4; n++)
+				MPI_Start(&requests[n]);
+		}
+		if (i % 3)
+			MPI_Waitall(4, requests, statuses);
+		else
+			for (int n = 0; n < 4; n++)
+				MPI_Wait(&requests[n], &statuses[n]);
+	}
+	for (int n = 0; n < 4; n++)
+		MPI_Request_free(&requests[n]);
+}
+
+static void collectives(MPI_Comm comm)
+{
+	int size = size_of(comm), counts[MOST], places[MOST];
+	MPI_Request request;
+	MPI_Status status;
+
+	for (int i = 0; i < MOST; i++) {
+		counts[i] = 3;
+		places[i] = 3 * i;
+	}
+	for (int root = 0; root < size; root++) {
+		int is_root = is_own(comm, root);
+
+		MPI_Barrier(comm);
+		MPI_Bcast(buffers[0], 5 + root, MPI_DOUBLE, root, comm);
+		MPI_Ibcast(buffers[0], 6 + root, MPI_INT, root, comm, &request);
+		MPI_Wait(&request, &status);
+		MPI_Reduce(buffers[0], buffers[1], 7 + root, MPI_INT, MPI_SUM, root, comm);
+		MPI_Allreduce(buffers[0], buffers[1], 8 + root, MPI_INT, MPI_MAX, comm);
+		MPI_Scan(buffers[0], buffers[1], 9, MPI_INT, MPI_SUM, comm);
+		MPI_Exscan(buffers[0], buffers[1], 10, MPI_INT, MPI_SUM, comm);
+		MPI_Gather(buffers[0], 4, MPI_INT, buffers[1], 2, MPI_DOUBLE, root, comm);
+		MPI_Gather(is_root ? MPI_IN_PLACE : buffers[0], 4, MPI_INT, buffers[1], 4, MPI_INT, root, comm);
+		MPI_Scatter(buffers[0], 6, MPI_INT, buffers[1], 3, MPI_DOUBLE, root, comm);
+		MPI_Scatter(buffers[0], 6, MPI_INT, is_root ? MPI_IN_PLACE : buffers[1], 6, MPI_INT, root, comm);
+		MPI_Allgather(buffers[0], 11, MPI_INT, buffers[1], 11, MPI_INT, comm);
+		MPI_Allgather(MPI_IN_PLACE, 0, MPI_INT, buffers[1], 12, MPI_INT, comm);
+		MPI_Alltoall(buffers[0], 3, MPI_INT, buffers[1], 3, MPI_INT, comm);
+		MPI_Reduce_scatter_block(buffers[0], buffers[1], 5, MPI_INT, MPI_SUM, comm);
+		MPI_Gatherv(buffers[0], 3, MPI_INT, buffers[1], counts, places, MPI_INT, root, comm);
+		MPI_Alltoallv(buffers[0], counts, places, MPI_INT, buffers[1], counts, places, MPI_INT, comm);
+	}
+}
+
+/* Memory of others, through a window of a communicator in which ranks have another order. */
+static void accesses(void)
+{
+	int size = size_of(MPI_COMM_WORLD);
+	static long memory[256], value = 1, old;
+	MPI_Win win;
+
+	MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &window_comm);
+	MPI_Win_create(memory, sizeof(memory), sizeof(long), MPI_INFO_NULL, window_comm, &win);
+	for (int i = 0; i < 5; i++) {
+		MPI_Win_fence(0, win);
+		for (int target = 0; target < size; target++) {
+			MPI_Put(buffers[0], 2 + i, MPI_INT, target, 0, 2 + i, MPI_INT, win);
+			MPI_Get(buffers[1], 3 + i, MPI_DOUBLE, target, 10, 3 + i, MPI_DOUBLE, win);
+			MPI_Accumulate(&value, 1, MPI_LONG, target, 30, 1, MPI_LONG, MPI_SUM, win);
+		}
+		MPI_Put(buffers[0], 2, MPI_INT, MPI_PROC_NULL, 0, 2, MPI_INT, win);
+		MPI_Win_fence(0, win);
+		for (int target = 0; target < size; target++) {
+			MPI_Win_lock(MPI_LOCK_SHARED, target, 0, win);
+			MPI_Fetch_and_op(&value, &old, MPI_LONG, target, 40, MPI_SUM, win);
+			MPI_Win_unlock(target, win);
+		}
+	}
+	MPI_Win_free(&win);
+}
+
+/* Two halves that talk to each other. */
+static void intercommunicator(void)
+{
+	int side = world_rank % 2, number = rank_of(MPI_COMM_WORLD) / 2;
+	MPI_Comm half, inter, merged;
+	MPI_Status status;
+
+	MPI_Comm_split(MPI_COMM_WORLD, side, world_rank, &half);
+	MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - side, 99, &inter);
+	name(inter, "inter");
+	for (int i = 0; i < 10; i++)
+		MPI_Sendrecv(buffers[0], 10 + i, MPI_INT, number, 5, buffers[1], 256, MPI_INT, number, 5, inter, &status);
+	MPI_Intercomm_merge(inter, side, &merged);
+	name(merged, "merged");
+	blocking(merged);
+}
+
+/* Calls everything where nothing is sent, until what traces it knows where each call returns. */
+static void warm_up(void)
+{
+	MPI_Comm world = MPI_COMM_WORLD;
+	MPI_Request requests[2] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };
+	MPI_Status statuses[2];
+	int number, index, flag, indices[2];
+
+	for (int i = 0; i < 8; i++) {
+		MPI_Send(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world);
+		MPI_Ssend(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world);
+		MPI_Recv(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world, statuses);
+		MPI_Sendrecv(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, buffers[1], 0, MPI_INT, MPI_PROC_NULL, 0, world,
+			     statuses);
+		MPI_Sendrecv_replace(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, MPI_PROC_NULL, 0, world, statuses);
+		MPI_Isend(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world, &requests[0]);
+		MPI_Wait(&requests[0], statuses);
+		MPI_Issend(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world, &requests[0]);
+		MPI_Irecv(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world, &requests[1]);
+		MPI_Waitall(2, requests, statuses);
+		MPI_Waitany(2, requests, &index, statuses);
+		MPI_Testany(2, requests, &index, &flag, statuses);
+		MPI_Waitsome(2, requests, &number, indices, statuses);
+		MPI_Testsome(2, requests, &number, indices, statuses);
+		MPI_Testall(2, requests, &flag, statuses);
+		MPI_Test(&requests[0], &flag, statuses);
+		MPI_Send_init(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world, &requests[0]);
+		MPI_Recv_init(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world, &requests[1]);
+		MPI_Start(&requests[0]);
+		MPI_Wait(&requests[0], statuses);
+		MPI_Startall(2, requests);
+		MPI_Waitall(2, requests, statuses);
+		MPI_Request_free(&requests[0]);
+		MPI_Request_free(&requests[1]);
+		usleep(40000);
+	}
+}
+
+static void run(const char *scenario)
+{
+	MPI_Comm world = MPI_COMM_WORLD;
+
+	if (!strcmp(scenario, "blocking"))
+		blocking(world);
+	else if (!strcmp(scenario, "nonblocking"))
+		nonblocking(world);
+	else if (!strcmp(scenario, "wildcards"))
+		wildcards(world);
+	else if (!strcmp(scenario, "derived"))
+		derived(world);
+	else if (!strcmp(scenario, "communicators"))
+		communicators();
+	else if (!strcmp(scenario, "collectives"))
+		collectives(world);
+	else if (!strcmp(scenario, "accesses"))
+		accesses();
+	else if (!strcmp(scenario, "intercommunicator"))
+		intercommunicator();
+	else if (!strcmp(scenario, "persistent"))
+		persistent(world);
+	else
+		abort();
+}
