@@ -392,6 +392,7 @@ mod tests {
             stub: false,
             source_file: None,
             source_line: None,
+            event: None,
         };
         let entry = EntrySite { file_offset: region.file_offset, cost, words: 0, registers: Registers::default() };
         let tails = Tails::Never;
