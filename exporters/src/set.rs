@@ -239,6 +239,19 @@ impl TraceSet {
         self.part_of(location).map(|part| part.trace.header())
     }
 
+    /// When the recording of that location began and ended, on the clock of the set; none while it goes on.
+    pub fn recorded_during(&self, location: LocationId) -> Option<[Timestamp; 2]> {
+        let part = self.part_of(location)?;
+        let [begin, end] = [part.trace.header().begin, part.trace.summary()?.end];
+        Some([begin, end].map(|anchor| part.time(anchor.monotonic)))
+    }
+
+    /// The rank of the process of that location in a parallel job: its own, or else that of the recording.
+    pub fn rank_of(&self, location: &Location) -> Option<u32> {
+        let own = self.process_of(location).and_then(|process| process.rank);
+        own.or_else(|| Some(self.header_of(location.id)?.rank.as_ref()?.rank))
+    }
+
     fn part_of(&self, location: LocationId) -> Option<&SetMember> {
         self.parts.get(self.place_of(location)?)
     }

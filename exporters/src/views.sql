@@ -10,17 +10,18 @@ FROM _regions AS r LEFT JOIN libraries AS l ON r.trace = l.trace AND r.library =
 
 -- The traced processes: `process` is the name by which the program was called.
 CREATE OR REPLACE VIEW processes AS
-SELECT p.trace, t.rank, p.pid, coalesce(p.name, parse_filename(p.executable)) AS process, p.parent, p.start_ns, p.end_ns, p.executable,
+SELECT p.trace, coalesce(p.rank, t.rank) AS rank, p.pid, coalesce(p.name, parse_filename(p.executable)) AS process, p.parent, p.start_ns, p.end_ns, p.executable,
        p.command_line, p.exit_code
 FROM _processes AS p JOIN traces AS t USING (trace);
 
 -- The traced threads. The process is the last of that ID that started before the thread, or else the first.
 CREATE OR REPLACE VIEW threads AS
-SELECT l.trace, t.rank, l.location, l.pid, l.tid, l.name AS thread, coalesce(p.process, first.process) AS process,
+SELECT l.trace, coalesce(p.rank, first.rank, t.rank) AS rank, l.location, l.pid, l.tid, l.name AS thread,
+       coalesce(p.process, first.process) AS process,
        l.start_ns, l.end_ns, l.calls_entered
 FROM _locations AS l JOIN traces AS t USING (trace)
 ASOF LEFT JOIN processes AS p ON l.trace = p.trace AND l.pid = p.pid AND l.start_ns >= p.start_ns
-LEFT JOIN (SELECT trace, pid, arg_min(process, start_ns) AS process FROM processes GROUP BY trace, pid) AS first
+LEFT JOIN (SELECT trace, pid, arg_min(process, start_ns) AS process, arg_min(rank, start_ns) AS rank FROM processes GROUP BY trace, pid) AS first
   ON l.trace = first.trace AND l.pid = first.pid;
 
 -- Where calls come from: `called_at` is the source line, or the function, or the file.

@@ -144,6 +144,8 @@ pub struct Process {
     pub command_line: Vec<String>,
     /// Its wait status in the form shells use: the exit code, or 128 + signal.
     pub exit_code: Option<i32>,
+    /// Its rank in a parallel job, where its launcher has put that into its environment.
+    pub rank: Option<u32>,
 }
 
 impl Process {
@@ -221,6 +223,7 @@ mod tests {
             executable: "/usr/bin/redis-check-rdb".to_owned(),
             command_line: words.iter().map(|&word| word.to_owned()).collect(),
             exit_code: None,
+            rank: None,
         };
         process.name().to_owned()
     }

@@ -37,7 +37,11 @@ OF_CALLS = [
 def told_apart(of, table):
     """The table with a column for the recording in front, and one for its rank."""
     count = len(table)
-    rank = pa.nulls(count, pa.int32()) if of.rank is None else pa.array([of.rank] * count, pa.int32())
+    rank = pa.array([of.rank] * count, pa.int32())
+    if "rank" in table.column_names:
+        # Processes know theirs.
+        rank = pc.coalesce(table["rank"].cast(pa.int32()), rank)
+        table = table.drop_columns(["rank"])
     table = table.add_column(0, "trace", pa.array([of.trace] * count, pa.int32()))
     return table.add_column(1, "rank", rank)
 
@@ -93,19 +97,20 @@ def threads(of):
     by_pid = {}
     programs = processes(of)
     if programs is not None:
-        for row in programs.select(["pid", "start_ns", "process"]).sort_by([("start_ns", "ascending")]).to_pylist():
+        for row in programs.sort_by([("start_ns", "ascending")]).to_pylist():
             by_pid.setdefault(row["pid"], ([], []))
             by_pid[row["pid"]][0].append(row["start_ns"])
-            by_pid[row["pid"]][1].append(row["process"])
+            by_pid[row["pid"]][1].append((row["process"], row.get("rank")))
 
     def process(pid, start):
         # The last of that ID that started before the thread, or else the first.
-        starts, names = by_pid.get(pid, ([], []))
-        return names[max(bisect_right(starts, start) - 1, 0)] if names else None
+        starts, programs = by_pid.get(pid, ([], []))
+        return programs[max(bisect_right(starts, start) - 1, 0)] if programs else (None, None)
 
     found = [process(pid, start) for pid, start in zip(table["pid"].to_pylist(), table["start_ns"].to_pylist())]
     columns = {"location": table["location"], "pid": table["pid"], "tid": table["tid"], "thread": table["name"]}
-    columns["process"] = pa.array(found, pa.string())
+    columns["process"] = pa.array([name for name, _ in found], pa.string())
+    columns["rank"] = pa.array([rank for _, rank in found], pa.int32())
     columns.update({name: table[name] for name in ["start_ns", "end_ns", "calls_entered"]})
     return pa.table(columns)
 
@@ -127,7 +132,7 @@ def paths(of):
     if table is None:
         return None
     joined = _joined(table, "region", functions(of), ["function", "library", "waits_for"])
-    joined = _joined(joined, "location", threads(of), ["pid", "tid", "thread", "process"])
+    joined = _joined(joined, "location", threads(of), ["pid", "tid", "thread", "process", "rank"])
     # Where no call was timed, older traces have 0.
     has_time = pc.greater(pc.add(joined["timed"], joined["open"]), 0)
     is_timed = pc.greater(joined["timed"], 0)
@@ -135,7 +140,7 @@ def paths(of):
         times = pc.if_else(known, joined[name], pa.scalar(None, pa.int64()))
         joined = joined.set_column(joined.column_names.index(name), name, times)
     order = ["location", "path", "parent", "function", "library", "waits_for", "pid", "tid", "thread", "process", "calls"]
-    return joined.select([*order, "timed", "inclusive_ns", "exclusive_ns", "min_ns", "max_ns", "region"])
+    return joined.select(["rank", *order, "timed", "inclusive_ns", "exclusive_ns", "min_ns", "max_ns", "region"])
 
 
 def value_columns(of):
@@ -168,7 +173,7 @@ def samples(of, begin_ns):
 #: What columns are made of, unless they are stored themselves.
 SOURCES = {
     "trace": ["region"],
-    "rank": ["region"],
+    "rank": ["location"],
     "function": ["region"],
     "library": ["region"],
     "waits_for": ["region"],
@@ -199,7 +204,7 @@ class Calls:
         if "context" not in calls.column_names:
             calls = calls.append_column("context", pa.nulls(len(calls), pa.int32()))
         calls = self._joined(calls, "region", self.functions, ["function", "library", "waits_for"])
-        calls = self._joined(calls, "location", self.threads, ["pid", "tid", "thread", "process"])
+        calls = self._joined(calls, "location", self.threads, ["pid", "tid", "thread", "process", "rank"])
         calls = self._joined(calls, "call_site", self.sites, ["called_at"])
         calls = calls.append_column("since_start_ns", pc.add(calls["start_ns"], self.since))
         calls = calls.append_column("exclusive_ns", pc.subtract(calls["duration_ns"], calls["child_ns"]))

@@ -28,6 +28,17 @@ pub fn from_environment() -> Option<Rank> {
     rank(&|name| std::env::var(name).ok())
 }
 
+/// The rank of a process, if a launcher has started it, and its environment can be read: it is that of its start.
+pub fn of_process(pid: u32) -> Option<u32> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let variable = |name: &str| {
+        let mut words = environment.split(|&byte| byte == 0);
+        let value = words.find_map(|word| word.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+        String::from_utf8(value.to_vec()).ok()
+    };
+    Some(rank(&variable)?.rank)
+}
+
 fn rank(variable: &dyn Fn(&str) -> Option<String>) -> Option<Rank> {
     LAUNCHERS.iter().find_map(|launcher| {
         let rank = variable(launcher.rank)?.parse().ok()?;
@@ -60,6 +71,25 @@ mod tests {
         assert_eq!(of(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2")]), rank(0, Some(2), None));
         let both = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2"), ("OMPI_COMM_WORLD_RANK", "1")];
         assert_eq!(of(&both), rank(1, None, None));
+    }
+
+    #[test]
+    fn a_process_has_the_rank_that_it_was_started_with() {
+        let program = |variables: &[(&str, &str)]| {
+            let mut program = std::process::Command::new("sleep");
+            program.arg("60").env_clear().envs(variables.iter().copied()).spawn().unwrap()
+        };
+        for (variables, rank) in [
+            (&[("NOT_PMI_RANK", "9"), ("PMI_RANK", "17"), ("PMI_SIZE", "20")][..], Some(17)),
+            (&[("PMI_RANKS", "9")], None),
+            (&[], None),
+        ] {
+            let mut child = program(variables);
+            assert_eq!(of_process(child.id()), rank, "{variables:?}");
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert_eq!(of_process(child.id()), None);
+        }
     }
 
     #[test]

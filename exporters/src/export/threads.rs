@@ -57,8 +57,7 @@ impl Threads {
                 programs.push(program_of(location.pid, process));
                 programs.len() - 1
             });
-            let header = trace.header_of(location.id);
-            programs[program].rank = header.and_then(|header| Some(header.rank.as_ref()?.rank));
+            programs[program].rank = trace.rank_of(location);
             let taken = !numbers.insert((program, location.tid));
             threads.insert(location.id, thread_of(location, program, taken));
         }

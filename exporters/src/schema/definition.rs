@@ -114,6 +114,7 @@ row!(Process, "processes.parquet", {
     "name": [|process| process.name().to_owned()],
     "command_line": command_line,
     "exit_code": exit_code,
+    "rank": rank,
 });
 
 row!(Location, "locations.parquet", {

@@ -86,6 +86,7 @@ pub fn process(executable: &str) -> Process {
         executable: executable.into(),
         command_line: vec![executable.into(), "".into(), "-v".into()],
         exit_code: Some(-3),
+        rank: None,
     }
 }
 

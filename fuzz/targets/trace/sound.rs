@@ -54,6 +54,7 @@ fn definitions() -> Vec<Definition> {
             executable: "/bin/one".to_owned(),
             command_line: vec!["one".to_owned(), String::new()],
             exit_code: Some(-3),
+            rank: None,
         }),
     ];
     definitions.extend((0..3).map(region).map(Definition::Region));

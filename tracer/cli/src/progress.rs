@@ -196,6 +196,7 @@ mod tests {
             executable: "/bin/sleep".to_owned(),
             command_line: Vec::new(),
             exit_code: None,
+            rank: None,
         }
     }
 

@@ -64,7 +64,7 @@ pub fn tui(options: &Tui) -> anyhow::Result<Outcome> {
 
 /// The rank of each thread, where a launcher of parallel jobs has told it.
 fn ranks(trace: &TraceSet) -> BTreeMap<LocationId, u32> {
-    let rank = |location: &Location| Some((location.id, trace.header_of(location.id)?.rank.as_ref()?.rank));
+    let rank = |location: &Location| Some((location.id, trace.rank_of(location)?));
     trace.locations().iter().filter_map(rank).collect()
 }
 

@@ -57,7 +57,7 @@ impl<'a> Grouping<'a> {
     }
 
     fn rank(trace: &'a TraceSet) -> Result<Grouping<'a>, Error> {
-        let rank = |location: &Location| Some((location.id, trace.header_of(location.id)?.rank.as_ref()?.rank));
+        let rank = |location: &Location| Some((location.id, trace.rank_of(location)?));
         let ranks: HashMap<LocationId, RowId> = trace.locations().iter().filter_map(rank).collect();
         if ranks.is_empty() { Err(Error::NoRanks) } else { Ok(Grouping::Rank(trace, ranks)) }
     }
@@ -89,7 +89,8 @@ impl<'a> Grouping<'a> {
         }
     }
 
-    fn key_of_location(&self, id: LocationId) -> RowId {
+    /// The row of a thread, where rows stand for threads.
+    pub(super) fn key_of_location(&self, id: LocationId) -> RowId {
         match self {
             Grouping::Process(_, rows) | Grouping::Rank(_, rows) => rows.get(&id).copied().unwrap_or(UNKNOWN),
             _ => id.0,
@@ -206,15 +207,13 @@ impl Grouping<'_> {
     }
 }
 
-/// Machine and rank of a location, where there are several.
-fn origin(trace: &TraceSet, location: LocationId) -> [Datum; 2] {
-    let Some(header) = trace.header_of(location).filter(|_| trace.traces().len() > 1) else {
-        return [Datum::Absent, Datum::Absent];
-    };
-    let is_elsewhere = header.host != trace.header().host;
+/// The machine of a location, if it is another one than that of the first, and its rank.
+fn origin(trace: &TraceSet, id: LocationId) -> [Datum; 2] {
+    let host = trace.header_of(id).map(|header| &header.host).filter(|&host| *host != trace.header().host);
+    let rank = trace.location(id).and_then(|location| trace.rank_of(location));
     [
-        if is_elsewhere { Datum::Name(header.host.clone()) } else { Datum::Absent },
-        header.rank.as_ref().map_or(Datum::Absent, |rank| Datum::Id(rank.rank.into())),
+        host.map_or(Datum::Absent, |host| Datum::Name(host.clone())),
+        rank.map_or(Datum::Absent, |rank| Datum::Id(rank.into())),
     ]
 }
 

@@ -292,7 +292,7 @@ impl<'a> PageData<'a> {
                     "pid": location.pid,
                     "program": self.trace.process_of(location).map(Process::name).unwrap_or_default(),
                     "host": header.map(|header| header.host.as_str()),
-                    "rank": header.and_then(|header| header.rank.as_ref()).map(|rank| rank.rank),
+                    "rank": self.trace.rank_of(location),
                 }),
             );
         }

@@ -44,6 +44,7 @@ pub(super) fn writer(path: &Path) -> TraceWriter {
         executable: "/usr/bin/prog".into(),
         command_line: Vec::new(),
         exit_code: None,
+        rank: None,
     };
     writer.define(&Definition::Process(process)).unwrap();
     for (id, name, calls_entered) in [(1, "main\u{1b}", None), (2, "worker", Some(3))] {

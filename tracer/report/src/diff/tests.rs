@@ -29,6 +29,7 @@ fn lasting(calls: Vec<Call>, duration: u64, command: &[&str]) -> TempDir {
         executable: "/usr/bin/prog".into(),
         command_line: Vec::new(),
         exit_code: Some(0),
+        rank: None,
     };
     writer.define(&Definition::Process(ended)).unwrap();
     writer.calls(&calls.into()).unwrap();

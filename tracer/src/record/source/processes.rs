@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rtrace_model::{Process, Timestamp, text_of, text_of_os};
 
 use crate::host;
+use crate::rank;
 use crate::target::mapping_history::MappingHistory;
 use crate::target::proc_files::Stat;
 
@@ -68,6 +69,7 @@ impl Processes {
             executable: parent.executable.clone(),
             command_line: parent.command_line.clone(),
             exit_code: None,
+            rank: parent.rank,
         };
         self.known.insert(child, process.clone());
         process
@@ -87,6 +89,8 @@ impl Processes {
             self.unnamed.insert(pid, time);
         }
         let process = self.known.entry(pid).or_insert_with(|| now.clone());
+        // That of one that has ended is what it was.
+        process.rank = if has_program(pid) { now.rank } else { process.rank };
         process.executable = now.executable;
         process.command_line = now.command_line;
         self.name(pid);
@@ -156,6 +160,7 @@ fn inspect(pid: u32) -> Process {
         executable: executable.ok().or_else(|| command_line.first().cloned()).unwrap_or_default(),
         command_line,
         exit_code: None,
+        rank: rank::of_process(pid),
     }
 }
 
