@@ -31,11 +31,24 @@ static TABLE: LazyLock<HashMap<&str, KnownFacts>> = LazyLock::new(|| {
     table
 });
 
-/// What the table says about functions of this name, if it has it.
+/// What the table says about functions of this name, if it has it. MPI's have the names of C there.
 pub fn known(about: &str, name: &str) -> Option<&'static str> {
     let facts = TABLE.get(about)?;
+    let of_mpi = mpi_in_c(name);
+    let name = of_mpi.as_deref().unwrap_or(name);
     let by_prefix = || facts.by_prefix.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|&(_, fact)| fact);
     facts.by_name.get(name).copied().or_else(by_prefix)
+}
+
+/// The name that a function of MPI has in C: that of its profiling interface and those of Fortran lead to it.
+fn mpi_in_c(name: &str) -> Option<String> {
+    if let Some(of_c) = name.strip_prefix('P').filter(|name| name.starts_with("MPI_")) {
+        return Some(of_c.to_owned());
+    }
+    let of_fortran = name.strip_prefix("mpi_").or_else(|| name.strip_prefix("pmpi_"))?.trim_end_matches('_');
+    let of_fortran = of_fortran.strip_suffix("_f08").unwrap_or(of_fortran);
+    let first = of_fortran.chars().next()?.to_ascii_uppercase();
+    Some(format!("MPI_{first}{}", &of_fortran[first.len_utf8()..]))
 }
 
 #[cfg(test)]
@@ -58,7 +71,7 @@ mod tests {
                 }),
             }
         }
-        assert_eq!(TABLE.len(), 3);
+        assert_eq!(TABLE.len(), 5);
         let of_waits = |facts: &KnownFacts| {
             facts
                 .by_name

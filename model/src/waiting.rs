@@ -6,7 +6,11 @@ words! {
     /// What a function waits for. Its time is not work, also where it spins on a CPU meanwhile.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     Wait {
-        /// Messages of other ranks of a parallel job.
+        /// A message of another rank of a parallel job, or a request for one: often of a sender that is late.
+        Receive = "receive",
+        /// An exchange in which all ranks of a group take part.
+        Collective = "collective",
+        /// Messages of other ranks of a parallel job otherwise: sends, setup.
         Communication = "communication",
         /// Other threads or ranks that reach the same place.
         Barrier = "barrier",
@@ -52,9 +56,15 @@ mod tests {
     #[test]
     fn functions_that_wait_are_known_by_their_names() {
         for (name, wait) in [
-            ("MPI_Allreduce", Some(Wait::Communication)),
-            ("PMPI_Barrier", Some(Wait::Communication)),
+            ("MPI_Allreduce", Some(Wait::Collective)),
+            ("PMPI_Barrier", Some(Wait::Barrier)),
+            ("mpi_barrier_", Some(Wait::Barrier)),
+            ("pmpi_waitall_f08_", Some(Wait::Receive)),
+            ("MPI_Waitsome", Some(Wait::Receive)),
             ("mpi_send_", Some(Wait::Communication)),
+            ("MPI_Reduce_local", Some(Wait::Communication)),
+            ("MPI_File_write_at", Some(Wait::Io)),
+            ("mpi_", None),
             ("__poll_chk", Some(Wait::Event)),
             ("__libc_start_main", None),
             ("_IO_file_read", None),

@@ -24,6 +24,11 @@ impl<'a> Visited<'a> {
         }
     }
 
+    /// What tells them apart from others of their thread: the id of the call, or that of the path.
+    pub fn id(self) -> u64 {
+        self.of(|call| call.id, |path| path.path.0.into())
+    }
+
     /// Their function.
     pub fn region(self) -> RegionId {
         self.of(|call| call.region, |path| path.region)

@@ -70,7 +70,8 @@ pub struct OpenCall<M> {
     pub mark: M,
     /// Whether it has a time, and one that counts.
     is_timed: bool,
-    id: u64,
+    /// The call's, or that of the path.
+    pub id: u64,
     parent: u64,
     start: Timestamp,
     /// The latest time at which it is known to have run: of one that is timed, its end.

@@ -262,6 +262,19 @@ pub fn qt_app() -> Option<PathBuf> {
     Some(compile("Tools", "qt_app", "qt_app.cpp", &flags))
 }
 
+/// The program of several ranks, where Open MPI is installed.
+pub fn job() -> Option<PathBuf> {
+    let flags = ["compile", "link"].map(|step| Command::new("mpicc").arg(format!("--showme:{step}")).output());
+    let [Ok(compile_flags), Ok(link)] = flags else { return None };
+    let flags = String::from_utf8([compile_flags.stdout, b" ".to_vec(), link.stdout].concat()).expect("options");
+    Some(compile("Tools", "job", "job.c", &flags.split_whitespace().collect::<Vec<_>>()))
+}
+
+/// The program of a team of threads.
+pub fn team() -> PathBuf {
+    compile("Tools", "team", "team.c", &["-fopenmp"])
+}
+
 /// What is compiled, which changes its name when any source changes.
 static BUILD: LazyLock<PathBuf> =
     LazyLock::new(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets-{:016x}", hash(&sources()))));

@@ -57,7 +57,8 @@ impl<V: Visitor> Walk<V> {
             }
             let mark = self.visitor.visit(Visited::Path(path), caller);
             let is_timed = path.has_time();
-            stack.push(OpenCall { mark, is_timed, id: 0, parent: 0, start: Timestamp(0), end: Timestamp(0) });
+            let id = path.path.0.into();
+            stack.push(OpenCall { mark, is_timed, id, parent: 0, start: Timestamp(0), end: Timestamp(0) });
             let below = children.remove(&(path.location, Some(path.path))).unwrap_or_default();
             next.extend(below.into_iter().map(|child| (child, depth + 1)));
         }

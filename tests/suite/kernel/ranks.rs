@@ -1,14 +1,15 @@
 //! Processes that a launcher started together become one trace.
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use rtrace_exporters::TraceSet;
+use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::rtrace;
-use crate::common::skip::Turn;
-use crate::common::target::{Flavour, Target};
+use crate::common::rtrace::{self, Attached, Waiting};
+use crate::common::skip::{Turn, skip};
+use crate::common::target::{self, Flavour, Target};
 
 /// Records `shapes nested` as each of two ranks, as MPICH's launcher would start them.
 pub(super) fn record(directory: &Path) {
@@ -60,4 +61,169 @@ fn ranks_are_reported_compared_and_told_about_as_one() {
     assert_eq!(info["calls"], 10_000);
     assert_eq!(info["recordings"][1]["rank"], 1);
     assert_eq!(info["recordings"][1]["status"], "finished");
+}
+
+/// A report as JSON.
+fn report(directory: &Path, by: &str) -> Value {
+    let output = rtrace(&["report", "--format", "json", "--by", by], &[directory]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What a program tells of its ranks or threads: numbers behind a word, by the first of them.
+fn told(output: &Output, word: &str) -> Vec<Vec<f64>> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix(word));
+    let mut told: Vec<Vec<f64>> =
+        lines.map(|line| line.split_whitespace().map(|number| number.parse().unwrap()).collect()).collect();
+    told.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    told
+}
+
+fn row(report: &Value, key: &str, number: f64) -> impl Fn(&str) -> f64 {
+    let rows = report["rows"].as_array().unwrap().clone();
+    let row = rows.into_iter().find(|row| row[key].as_f64() == Some(number)).expect("the row is there");
+    move |figure| row[figure].as_f64().unwrap_or_else(|| panic!("no {figure} in {row}"))
+}
+
+/// Equal but for a part of the greater one.
+#[track_caller]
+fn near(a: f64, b: f64, part: f64, what: &str) {
+    assert!((a - b).abs() <= part * a.max(b), "{what}: {a} and {b}");
+}
+
+/// Times in nanoseconds that are equal within 1 %, but for what probes take between two readings of the clock.
+#[track_caller]
+fn same_time(a: f64, b: f64, what: &str) {
+    assert!((a - b).abs() <= 0.01 * a.max(b) + 1e6, "{what}: {a} and {b}");
+}
+
+#[track_caller]
+fn note(report: &Value, start: &str) -> String {
+    let notes = report["notes"].as_array().unwrap();
+    let found = notes.iter().filter_map(Value::as_str).find(|note| note.starts_with(start));
+    found.unwrap_or_else(|| panic!("{notes:?}")).to_owned()
+}
+
+#[test]
+fn ranks_of_mpi_wait_as_long_as_they_say() {
+    let Some(program) = target::job() else { return skip("mpicc is not installed") };
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let directory = folder.path().join("job");
+    let mut mpirun = Command::new("mpirun");
+    mpirun.args(["--allow-run-as-root", "--oversubscribe", "-n", "4", "--"]);
+    mpirun.arg(rtrace::command().get_program()).args(["run", "--no-tui", "--lib", "libmpi.so.40", "--func", "MPI_*"]);
+    mpirun.arg("--args");
+    let output = mpirun.arg("-o").arg(&directory).arg("--").arg(program).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let ranks = told(&output, "rank ");
+    assert_eq!(ranks.len(), 4);
+
+    let report = report(&directory, "rank");
+    for rank in &ranks {
+        let &[number, work, barriers, messages, late] = &rank[..] else { panic!("{rank:?}") };
+        let row = row(&report, "rank", number);
+        same_time(row("waiting_barrier_ns"), barriers, &format!("barriers of {number}"));
+        // Ranks that spin take each other's CPU between readings of the clock.
+        let receiving = row("waiting_receive_ns");
+        assert!(
+            (0.99 * late..messages + 1e6).contains(&receiving),
+            "messages of {number}: {receiving}, {messages}, {late}"
+        );
+        let useful = row("useful_ns");
+        same_time(useful, work, &format!("work of {number}"));
+        let (all, share) = (row("waiting_ns"), row("waiting_share"));
+        assert!((share - all / (all + useful)).abs() < 2e-6, "{share}: {all} and {useful}");
+        let kinds =
+            ["barrier", "receive", "collective", "communication"].map(|kind| row(&format!("waiting_{kind}_ns")));
+        assert_eq!(kinds.iter().sum::<f64>(), all, "{kinds:?}");
+    }
+    near(ranks[1][4], 100e6, 0.1, "the late sender");
+    assert!(note(&report, "balance: ").starts_with("balance: rank 3 does the most work"), "{report}");
+
+    messages_are_those_that_were_sent(&directory, &output, ranks[1][4]);
+
+    // By the formulae of POP, from what the rows have.
+    let useful: Vec<f64> = (0..4).map(|rank| row(&report, "rank", f64::from(rank))("useful_ns")).collect();
+    let (mean, most) = (useful.iter().sum::<f64>() / 4.0, useful[3]);
+    let runtime = report["efficiency"]["runtime_ns"].as_f64().unwrap();
+    for (figure, expected) in [
+        ("load_balance", mean / most),
+        ("communication_efficiency", most / runtime),
+        ("parallel_efficiency", mean / runtime),
+    ] {
+        near(report["efficiency"][figure].as_f64().unwrap(), expected, 1e-5, figure);
+    }
+}
+
+/// The matrix of a job is what it tells of itself.
+fn messages_are_those_that_were_sent(directory: &Path, output: &Output, late: f64) {
+    let report = report(directory, "peer");
+    let rows = report["rows"].as_array().unwrap();
+    let keys = ["source", "target", "messages", "bytes"];
+    let mut reported: Vec<_> = rows.iter().map(|row| keys.map(|key| row[key].as_f64().unwrap())).collect();
+    reported.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    let mut sent = told(output, "sent ");
+    sent.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    assert_eq!(reported.iter().map(|row| row.to_vec()).collect::<Vec<_>>(), sent);
+    let of_late = rows.iter().find(|row| row["source"] == 0 && row["target"] == 1).unwrap();
+    same_time(of_late["late_sender_ns"].as_f64().unwrap(), late, "the late sender");
+    assert_eq!(of_late["mean_bytes"].as_f64().unwrap(), reported[0][3] / reported[0][2]);
+    let page = directory.with_extension("html");
+    let written = rtrace(&["report", "--html", page.to_str().unwrap()], &[directory]);
+    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    let page = std::fs::read_to_string(page).unwrap();
+    let data = page.split("id=\"data\">").nth(1).and_then(|data| data.split("</script>").next()).unwrap();
+    let data: Value = serde_json::from_str(data).unwrap();
+    let cells: Vec<Vec<f64>> = serde_json::from_value(data["messages"]["cells"].clone()).unwrap();
+    assert_eq!(cells, sent);
+    let sizes = rtrace(&["report", "--format", "csv", "--by", "peer", "--histogram", "arg:mpi_bytes"], &[directory]);
+    let sizes = String::from_utf8(sizes.stdout).unwrap();
+    // 2 messages of rank 1 to rank 3 have 401 bytes.
+    assert!(sizes.lines().any(|row| row.starts_with("256,512,2,1.000000,1,3,")), "{sizes}");
+}
+
+#[test]
+fn threads_of_openmp_share_the_work_as_they_say() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let directory = folder.path().join("trace");
+    let options = ["--lib", "libgomp.so.1"].map(str::to_owned);
+    let output = rtrace::record(&options, &Command::new(target::team()), &directory);
+    let threads = told(&output, "thread ");
+    assert_eq!(threads.len(), 4);
+    let report = report(&directory, "thread");
+    for thread in &threads {
+        let &[tid, work, barriers] = &thread[..] else { panic!("{thread:?}") };
+        let row = row(&report, "tid", tid);
+        same_time(row("waiting_barrier_ns"), barriers, &format!("barriers of {tid}"));
+        let useful = row("useful_ns");
+        assert!((work..work + 0.2e9).contains(&useful), "{tid} worked {work}, reported {useful}");
+    }
+    let last = threads.iter().max_by(|a, b| a[1].total_cmp(&b[1])).unwrap();
+    let said = note(&report, "balance: ");
+    assert!(said.starts_with(&format!("balance: thread {} does the most work", last[0])), "{said}");
+    assert!(note(&report, "efficiency: ").contains("load balance"), "{report}");
+}
+
+#[test]
+fn ranks_that_are_attached_to_are_known() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    let mut ranks = [5, 2].map(|rank: u32| {
+        let mut program = target.command("nested");
+        program.env("OMPI_COMM_WORLD_RANK", rank.to_string()).env("OMPI_COMM_WORLD_SIZE", "8");
+        Waiting::start(&mut program)
+    });
+    let other = ["-p".to_owned(), ranks[1].pid().to_string()];
+    let attached = Attached::start(ranks[0].pid(), &[target.selection(), other.to_vec()].concat());
+    ranks.iter_mut().for_each(Waiting::go);
+    let pids: Vec<u32> = ranks.iter().map(Waiting::pid).collect();
+    ranks.into_iter().for_each(|rank| assert!(rank.finish().status.success()));
+    let folder = attached.leave();
+    let report = report(&folder.path().join("trace"), "rank");
+    let rows = report["rows"].as_array().unwrap();
+    let ranks: Vec<_> = rows.iter().map(|row| ["rank", "pid", "calls"].map(|key| row[key].as_u64().unwrap())).collect();
+    assert_eq!(ranks, [[2, pids[1].into(), 5_000], [5, pids[0].into(), 5_000]]);
 }

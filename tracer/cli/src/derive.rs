@@ -9,7 +9,7 @@ pub fn derive(counters: &[&str]) -> Vec<Derived> {
     let shown = figures.map(|(derived, inputs)| {
         Derived::new(derived.key.clone(), derived.title.clone(), move |duration, counts| {
             let input = |input| match input {
-                Input::Duration => duration,
+                Input::Duration | Input::Computing => duration,
                 Input::Counter(place) => counts.get(place).copied().unwrap_or(0),
             };
             derived.value(inputs.map(input))

@@ -3,10 +3,10 @@
 //! As with times, a row's *inclusive* count is that of its outermost calls, and *exclusive* counts
 //! add up over rows. Derived figures are computed from exclusive counts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Count, Metric, Scope, Tally, escape};
+use rtrace_model::{Count, LocationId, Metric, Scope, Tally, escape};
 use rtrace_profile::{Caller, Visited};
 
 use super::key::RowId;
@@ -14,11 +14,16 @@ use super::people::Note;
 use super::table::{Column, Datum, Shown, Table};
 use crate::derived::{self, Derived, Input};
 
+/// The unit of metrics that count operations.
+const OPERATION: &str = "flop";
+
 /// Sums the readings of calls by row.
 #[derive(Default)]
 pub(super) struct Counting {
     metrics: Vec<Metric>,
     sums: HashMap<RowId, CounterSums>,
+    /// Calls and paths that counted operations, as did what they called.
+    computing: HashSet<(LocationId, u64)>,
 }
 
 #[derive(Clone, Default)]
@@ -28,6 +33,8 @@ struct CounterSums {
     duration: u64,
     /// Of each metric.
     counts: Vec<Count>,
+    /// The time of the calls that counted operations, with callees unless these counted such, too.
+    computing: u64,
 }
 
 /// Whether a counter is that of a watched variable, whose name says which accesses it counts.
@@ -54,6 +61,7 @@ impl CounterSums {
         match input {
             Input::Duration => self.duration,
             Input::Counter(index) => self.counts(index)[1],
+            Input::Computing => self.computing,
         }
     }
 }
@@ -61,7 +69,7 @@ impl CounterSums {
 impl Counting {
     pub(super) fn new(trace: &TraceSet) -> Counting {
         let metrics = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call).cloned().collect();
-        Counting { metrics, sums: HashMap::new() }
+        Counting { metrics, sums: HashMap::new(), computing: HashSet::new() }
     }
 
     pub(super) fn add(&mut self, row: RowId, calls: Visited<'_>, caller: Caller<'_, RowId>) {
@@ -72,6 +80,27 @@ impl Counting {
         if calls.single().map_or(counts.len() == self.metrics.len(), |_| !counts.is_empty()) {
             let sums = self.sums.entry(row).or_default();
             sums.add(totals.timed(), totals.exclusive, &counts, !caller.is_within(row));
+            self.compute(row, calls, caller, &counts);
+        }
+    }
+
+    /// Adds the time of a call or path that counted operations to its row, and takes it from that of the nearest one
+    /// around it: operations are those of a function with what it calls.
+    fn compute(&mut self, row: RowId, calls: Visited<'_>, caller: Caller<'_, RowId>, counts: &[Count]) {
+        let operations = self.metrics.iter().zip(counts).filter(|(metric, _)| metric.unit == OPERATION);
+        let counted = operations.map(|(_, count)| *count).find(|count| count.exclusive > 0);
+        let Some(Count { inclusive, exclusive }) = counted else { return };
+        if inclusive > exclusive {
+            self.computing.insert((calls.location(), calls.id()));
+        }
+        let (time, sums) = (calls.totals().inclusive, self.sums.entry(row).or_default());
+        sums.computing = sums.computing.saturating_add(time);
+        if self.computing.is_empty() {
+            return;
+        }
+        let around = caller.timed().rfind(|open| self.computing.contains(&(calls.location(), open.id)));
+        if let Some(sums) = around.and_then(|open| self.sums.get_mut(&open.mark)) {
+            sums.computing = sums.computing.saturating_sub(time);
         }
     }
 
@@ -137,7 +166,7 @@ impl Counting {
         values.extend(derived.iter().map(|(derived, inputs)| {
             let is_known = |input: &Input| match *input {
                 Input::Counter(index) => !is_unknown(&self.metrics[index], sums.counts(index)),
-                Input::Duration => true,
+                Input::Duration | Input::Computing => true,
             };
             if !inputs.iter().all(is_known) {
                 return Datum::Absent;
@@ -157,7 +186,7 @@ fn rank(tally: Tally) -> u8 {
 /// Whether the sums of a row say nothing: operations come from the arguments of functions that are known, and others
 /// compute, too.
 fn is_unknown(metric: &Metric, sums: [u64; 2]) -> bool {
-    metric.unit == "flop" && sums == [0, 0]
+    metric.unit == OPERATION && sums == [0, 0]
 }
 
 /// A sum in its metric's unit.
@@ -320,6 +349,27 @@ mod tests {
         assert_eq!(column(&csv, "flops_exclusive"), ["8", ""]);
         assert_eq!(column(&csv, "flops_per_call"), ["8.000000", ""]);
         assert_eq!(column(&csv, "gigaflops_per_second"), ["0.800000", ""]);
+    }
+
+    #[test]
+    fn operations_are_those_of_a_call_with_all_that_it_calls() {
+        // `a` computes in `b`, of which no operations are known, and once in `c`, of which they are.
+        let calls = "thread 1\n a 0 100\n  b 10 90\n a 200 300\n  c 210 250\n   b 215 245";
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.define(&Definition::Metric(metric(0, "flops", "flop", 0))).unwrap();
+        writer.define(&Definition::Metric(metric(1, "operand_bytes", "B", 0))).unwrap();
+        let reading = |inclusive, child| Reading { inclusive, child };
+        let flops = [(0, 0), (500, 0), (0, 0), (200, 0), (700, 200)].map(|(all, child)| reading(all, child));
+        let bytes = [(0, 0), (50, 0), (0, 0), (40, 0), (90, 40)].map(|(all, child)| reading(all, child));
+        let readings = flops.into_iter().zip(bytes).flat_map(|(flops, bytes)| [flops, bytes]).collect();
+        writer.calls(&Batch::measured(script(calls), 2, readings)).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        let csv = functions(folder.path(), Format::Csv);
+        assert_eq!(column(&csv, "function"), ["b", "a", "c"]);
+        // Of 1000 in 100 + 60, and of 200 in 40.
+        assert_eq!(column(&csv, "gigaflops_per_second"), ["", "6.250000", "5.000000"]);
+        assert_eq!(column(&csv, "flops_per_byte"), ["", "10.000000", "5.000000"]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct Derived {
 const CACHE_LINE: f64 = 64.0;
 
 /// All figures.
-pub const DERIVED: [Derived; 6] = [
+pub const DERIVED: [Derived; 7] = [
     Derived {
         key: Cow::Borrowed("cpus_used"),
         title: Cow::Borrowed("CPUs used"),
@@ -64,6 +64,12 @@ pub const DERIVED: [Derived; 6] = [
         inputs: ["cache-misses", "task-clock"],
         formula: |misses, nanoseconds| misses * CACHE_LINE / nanoseconds * 1e3,
     },
+    Derived {
+        key: Cow::Borrowed("flops_per_byte"),
+        title: Cow::Borrowed("flops/byte"),
+        inputs: ["flops", "operand_bytes"],
+        formula: |operations, bytes| operations / bytes,
+    },
 ];
 
 /// Where a figure finds one of its inputs.
@@ -73,6 +79,8 @@ pub enum Input {
     Counter(usize),
     /// The duration.
     Duration,
+    /// The duration of calls with operations: with their callees, unless these have operations, too.
+    Computing,
 }
 
 impl Derived {
@@ -105,22 +113,25 @@ pub fn of(counters: &[&str]) -> Vec<(Derived, [Input; 2])> {
         Some((derived, inputs))
     });
     let rates = counters.iter().enumerate().filter_map(|(place, name)| {
-        let (unit, key, title, formula) = RATES.iter().find(|(unit, ..)| name.ends_with(unit))?;
+        let &(unit, key, title, formula, time) = RATES.iter().find(|(unit, ..)| name.ends_with(unit))?;
         let stem = name.strip_suffix(unit)?;
         let of = stem.trim_end_matches('_');
-        let title = if of.is_empty() { (*title).to_owned() } else { format!("{of} {title}") };
+        let title = if of.is_empty() { title.to_owned() } else { format!("{of} {title}") };
         let (key, title) = (Cow::Owned(format!("{stem}{key}")), Cow::Owned(title));
-        let rate = Derived { key, title, inputs: ["", DURATION], formula: *formula };
-        Some((rate, [Input::Counter(place), Input::Duration]))
+        let rate = Derived { key, title, inputs: ["", DURATION], formula };
+        Some((rate, [Input::Counter(place), time]))
     });
     known.chain(rates).collect()
 }
 
-/// What values of calls add up to, by the end of the metric's name, and what it is by the time of these calls without
-/// traced callees. In MB/s, three decimals show both a slow file and a fast network.
-const RATES: [(&str, &str, &str, Formula); 2] = [
-    ("bytes", "megabytes_per_second", "MB/s", |bytes, nanoseconds| bytes / nanoseconds * 1e3),
-    ("flops", "gigaflops_per_second", "GF/s", |operations, nanoseconds| operations / nanoseconds),
+/// How a rate comes from what values of calls add up to, and from a time of these calls.
+type Rate = (&'static str, &'static str, &'static str, Formula, Input);
+
+/// By the end of the metric's name. In MB/s, three decimals show both a slow file and a fast network. Operations are those
+/// of a call with all that it calls: a library computes in functions of its own, of which no operations are known.
+const RATES: [Rate; 2] = [
+    ("bytes", "megabytes_per_second", "MB/s", |bytes, nanoseconds| bytes / nanoseconds * 1e3, Input::Duration),
+    ("flops", "gigaflops_per_second", "GF/s", |operations, nanoseconds| operations / nanoseconds, Input::Computing),
 ];
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
         table.choose(&options.columns).map_err(|title| Error::Column(title.to_owned()))?;
     }
     let about = vec![("a", before.about), ("b", after.about)];
-    let report = Report { about, is_per_second: Some(per_second.is_some()), table, notes, legend: None };
+    let report = Report { about, is_per_second: Some(per_second.is_some()), table, notes, ..Report::default() };
     report.write(options.format, &options.look, out)?;
     Ok(regressions.unwrap_or_default())
 }

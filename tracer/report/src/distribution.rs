@@ -1,9 +1,10 @@
-//! The distribution of an argument or result as rows: the calls by steps of powers of two, on both sides of 0.
+//! The distribution of an argument or result, or of a metric of calls, as rows: the calls by steps of powers of two, on
+//! both sides of 0.
 
 use std::collections::{BTreeMap, HashMap};
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Measured, Value as Known, ValueType, value_bounds, value_step};
+use rtrace_model::{Measured, Scope, Value as Known, ValueType, value_bounds, value_step};
 use rtrace_profile::Visited;
 
 use super::by_value::NameSums;
@@ -15,8 +16,26 @@ use super::{Error, Min, Sort};
 
 /// Counts the values of the calls of each row.
 pub(super) struct Distribution {
-    asked: NameSums,
+    asked: DistributionSource,
     rows: HashMap<RowId, ValueCounts>,
+}
+
+/// What is distributed.
+enum DistributionSource {
+    /// Values of calls.
+    Values(NameSums),
+    /// What calls counted without their callees: the metric at this place, by its name with the unit. Of a call that
+    /// counted nothing it is not known whether it could.
+    Metric(usize, String),
+}
+
+impl DistributionSource {
+    fn heading(&self) -> String {
+        match self {
+            DistributionSource::Values(values) => values.heading(),
+            DistributionSource::Metric(_, heading) => heading.clone(),
+        }
+    }
 }
 
 /// The values of the calls of a row.
@@ -31,22 +50,41 @@ impl Distribution {
     /// # Errors
     /// No function has integers of that name.
     pub(super) fn new(name: &str, trace: &TraceSet) -> Result<Distribution, Error> {
-        let asked = NameSums::new(name, trace, |column| column.value_type == ValueType::Integer)?;
+        let of_calls = || trace.metrics().iter().filter(|metric| metric.scope == Scope::Call);
+        let metric = of_calls().position(|metric| metric.name == name);
+        let asked = match (NameSums::new(name, trace, |column| column.value_type == ValueType::Integer), metric) {
+            (Ok(values), _) => DistributionSource::Values(values),
+            (Err(Error::NoSuchValue { .. } | Error::NoValues), Some(place)) => {
+                let unit = of_calls().nth(place).map_or("", |metric| metric.unit.as_str());
+                DistributionSource::Metric(place, format!("{name} {unit}"))
+            }
+            (Err(error), _) => return Err(error),
+        };
         Ok(Distribution { asked, rows: HashMap::new() })
     }
 
     pub(super) fn add(&mut self, row: RowId, calls: Visited<'_>) {
-        if let Some(Measured { call, values, .. }) = calls.single().filter(|of| self.asked.is_of(of.call.region)) {
-            let integer = |value: &Known| if let Known::Integer(value) = value { Some(*value) } else { None };
-            let value = self.asked.value(call.region, values.as_ref()).and_then(integer);
-            self.rows.entry(row).or_default().add(value);
-        }
+        let Some(Measured { call, readings, values }) = calls.single() else { return };
+        let value = match &self.asked {
+            DistributionSource::Values(asked) if asked.is_of(call.region) => {
+                let integer = |value: &Known| if let Known::Integer(value) = value { Some(*value) } else { None };
+                asked.value(call.region, values.as_ref()).and_then(integer)
+            }
+            DistributionSource::Metric(place, _) if call.is_timed() => {
+                let counted = readings.get(*place).and_then(|reading| i64::try_from(reading.exclusive()).ok());
+                let Some(counted) = counted.filter(|&counted| counted > 0) else { return };
+                Some(counted)
+            }
+            DistributionSource::Values(_) | DistributionSource::Metric(..) => return,
+        };
+        self.rows.entry(row).or_default().add(value);
     }
 
     /// Says of how many calls the value is not known, if there are such.
     pub(super) fn unknown(&self) -> Option<Note> {
+        let DistributionSource::Values(asked) = &self.asked else { return None };
         let shown = self.rows.iter().filter(|(mark, _)| **mark & LEFT_OUT == 0);
-        self.asked.unknown(shown.map(|(_, counts)| counts.unknown).sum())
+        asked.unknown(shown.map(|(_, counts)| counts.unknown).sum())
     }
 
     /// The distributions of the first of these rows that have one.
@@ -107,7 +145,39 @@ impl ValueCounts {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{Base, Batch, Definition, Metric, MetricId, Reading, Sink as _, Span, Summary};
+
     use super::*;
+    use crate::testing::{script, writer};
+    use crate::{Format, Histogram, Options, run};
+
+    #[test]
+    fn what_calls_counted_has_a_distribution() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let (unit, base) = ("B".to_owned(), Base::Decimal);
+        let (scope, span) = (Scope::Call, Span::SinceStart);
+        let metric = Metric { id: MetricId(0), name: "io_bytes".to_owned(), unit, base, exponent: 0, scope, span };
+        writer.define(&Definition::Metric(metric)).unwrap();
+        let calls = script("thread 1\n a 0 10\n a 20 30\n a 40 50\n b 60 ?\n c 70 90\n  a 75 80");
+        let reading = |inclusive, child| Reading { inclusive, child };
+        // By the ends of calls: what `c` counted is its callee's.
+        let readings = [(3, 0), (5, 0), (4, 0), (9, 0), (2, 0), (2, 2)].map(|(all, child)| reading(all, child));
+        writer.calls(&Batch::measured(calls, 1, readings.to_vec())).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        let report = |name: &str| {
+            let histogram = Some(Histogram::Value(name.to_owned()));
+            let mut out = Vec::new();
+            run(folder.path(), &Options { histogram, format: Format::Csv, ..Options::default() }, &mut out)?;
+            Ok::<String, Error>(String::from_utf8(out).unwrap())
+        };
+        let csv = report("io_bytes").unwrap();
+        let rows: Vec<_> = csv.lines().skip(1).map(|row| row.split(',').take(3).collect::<Vec<_>>()).collect();
+        assert_eq!(rows, [["2", "4", "2"], ["4", "8", "2"]], "{csv}");
+        assert!(report("mass").unwrap_err().to_string().starts_with("failed to find values"));
+    }
 
     #[test]
     fn what_is_not_known_is_no_number() {

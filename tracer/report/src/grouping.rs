@@ -9,6 +9,7 @@ use rtrace_profile::{Caller, Visited};
 use super::by_value::{ByValue, NameSums};
 use super::chains::{ChainDepth, Chains};
 use super::key::{FUNCTION, RowId, UNKNOWN, function, name};
+use super::peers::Peers;
 use super::table::{Column, Datum, Shown};
 use super::{By, Error};
 
@@ -21,6 +22,7 @@ pub(super) enum Grouping<'a> {
     Rank(&'a TraceSet, HashMap<LocationId, RowId>),
     Chain(Chains<'a>),
     Value(ByValue<'a>),
+    Peer(Box<Peers>),
 }
 
 impl<'a> Grouping<'a> {
@@ -42,6 +44,7 @@ impl<'a> Grouping<'a> {
                 let asked = NameSums::new(name, trace, |_| true)?;
                 Some(Grouping::Value(ByValue::new(asked, trace)))
             }
+            By::Peer => Some(Grouping::Peer(Box::new(Peers::new(trace)?))),
             By::Tree => None,
         })
     }
@@ -62,12 +65,20 @@ impl<'a> Grouping<'a> {
         if ranks.is_empty() { Err(Error::NoRanks) } else { Ok(Grouping::Rank(trace, ranks)) }
     }
 
+    /// Tells calls that count.
+    pub(super) fn visited(&mut self, calls: Visited<'_>) {
+        if let (Grouping::Peer(peers), Some(one)) = (self, calls.single()) {
+            peers.visited(&one.call);
+        }
+    }
+
     /// The row that calls of that caller belong to.
     pub(super) fn key(&mut self, calls: Visited<'_>, caller: &Caller<'_, RowId>) -> RowId {
         let region = calls.region();
         match self {
             Grouping::Value(by_value) => by_value.key(region, calls.single().and_then(|one| one.values.as_ref())),
             Grouping::Chain(chains) => chains.key(region, (calls.call_site(), calls.context()), caller),
+            Grouping::Peer(peers) => peers.key(calls.single().map(|one| (one.call.location, one.call.id))),
             Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
             Grouping::Thread(_) | Grouping::Process(..) | Grouping::Rank(..) => self.key_of_location(calls.location()),
         }
@@ -78,7 +89,7 @@ impl<'a> Grouping<'a> {
         match self {
             Grouping::Function(_) | Grouping::Library(_) => Some(self.key_of_region(region)),
             Grouping::Thread(_) | Grouping::Process(..) | Grouping::Rank(..) => Some(self.key_of_location(location)),
-            Grouping::Chain(_) | Grouping::Value(_) => None,
+            Grouping::Chain(_) | Grouping::Value(_) | Grouping::Peer(_) => None,
         }
     }
 
@@ -101,7 +112,7 @@ impl<'a> Grouping<'a> {
     pub(super) fn lost(&self, losses: &[Loss], recorded: &HashMap<LocationId, u64>) -> Vec<(RowId, u64)> {
         match self {
             // Which of its callers or values a lost call had is lost, too.
-            Grouping::Chain(_) | Grouping::Value(_) => Vec::new(),
+            Grouping::Chain(_) | Grouping::Value(_) | Grouping::Peer(_) => Vec::new(),
             Grouping::Function(_) | Grouping::Library(_) => {
                 let of_region = |loss: &Loss| Some((self.key_of_region(loss.region?), loss.count));
                 losses.iter().filter(|loss| !loss.reason.is_value()).filter_map(of_region).collect()
@@ -140,6 +151,7 @@ impl<'a> Grouping<'a> {
             Grouping::Rank(..) => &OF_RANK,
             Grouping::Chain(chains) => chains.columns(),
             Grouping::Value(by_value) => by_value.columns(),
+            Grouping::Peer(_) => Peers::columns(),
         }
     }
 
@@ -149,6 +161,7 @@ impl<'a> Grouping<'a> {
         match self {
             Grouping::Chain(chains) => chains.labels(key),
             Grouping::Value(by_value) => by_value.labels(key),
+            Grouping::Peer(peers) => peers.labels(key),
             Grouping::Function(trace) => function(trace, RegionId(key)).to_vec(),
             Grouping::Library(trace) => {
                 let library = trace.library(LibraryId(key));
@@ -202,7 +215,8 @@ impl Grouping<'_> {
                 }
             }
             Grouping::Rank(..) => format!("rank {key}"),
-            Grouping::Function(_) | Grouping::Library(_) | Grouping::Chain(_) | Grouping::Value(_) => String::new(),
+            Grouping::Function(_) | Grouping::Library(_) | Grouping::Chain(_) => String::new(),
+            Grouping::Value(_) | Grouping::Peer(_) => String::new(),
         }
     }
 }

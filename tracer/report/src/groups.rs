@@ -46,6 +46,7 @@ impl Visitor for Groups<'_> {
             return key | LEFT_OUT;
         }
         self.groups.entry(key).or_default().sums.add(calls, !caller.is_within(key));
+        self.grouping.visited(calls);
         key
     }
 }
@@ -131,6 +132,9 @@ impl<'a> Groups<'a> {
             table.show("exclusive_share", Shown::Never);
             table.seat("inclusive_ns", 2);
         }
+        if let Grouping::Peer(peers) = &self.grouping {
+            peers.add_to(&mut table);
+        }
         if self.is_corrected {
             time::add_to(&mut table, |key| self.groups.get(&key)?.times());
         }
@@ -150,9 +154,13 @@ impl<'a> Groups<'a> {
         Table { left_out, ..histogram::table(self.grouping.columns(), rows) }
     }
 
-    /// Says of how many calls it is not known which value they have, if rows stand for values.
+    /// Says of how many calls it is not known which row they have, if rows stand for values or messages.
     pub(super) fn unknown(&self) -> Option<Note> {
-        let Grouping::Value(by_value) = &self.grouping else { return None };
+        let by_value = match &self.grouping {
+            Grouping::Value(by_value) => by_value,
+            Grouping::Peer(peers) => return peers.unknown(),
+            _ => return None,
+        };
         let unknown = self.groups.iter().filter(|&(&key, _)| by_value.is_unknown(key));
         by_value.asked().unknown(unknown.map(|(_, stats)| stats.sums.calls).sum())
     }
@@ -171,7 +179,7 @@ impl<'a> Groups<'a> {
     pub(super) fn shown(&self, sort: Sort, min: Option<Min>) -> Vec<(RowId, Vec<Datum>)> {
         let total = self.total();
         let mut rows = self.sorted(sort);
-        rows.retain(|(_, _, stats)| min.is_none_or(|min| stats.has_at_least(min, total)));
+        rows.retain(|(key, _, stats)| *key != HIDDEN && min.is_none_or(|min| stats.has_at_least(min, total)));
         rows.into_iter().map(|(key, labels, _)| (key, labels)).collect()
     }
 
@@ -187,8 +195,11 @@ impl<'a> Groups<'a> {
     fn sorted(&self, sort: Sort) -> Vec<(RowId, Vec<Datum>, &Stats)> {
         let label = |(&key, stats)| (key, self.grouping.labels(key), stats);
         let mut rows: Vec<(RowId, Vec<Datum>, &Stats)> = self.groups.iter().map(label).collect();
+        // Peers are in the order of their keys: the source comes first.
+        let by_name = !matches!(self.grouping, Grouping::Peer(_));
         rows.sort_by_cached_key(|(_, labels, stats)| {
-            (Reverse(stats.figure(sort)), labels.iter().rev().map(Datum::sortable).collect::<Vec<_>>())
+            let names = labels.iter().rev().map(Datum::sortable).filter(|_| by_name);
+            (Reverse(stats.figure(sort)), names.collect::<Vec<_>>())
         });
         rows
     }

@@ -11,6 +11,7 @@ mod edges;
 mod heat;
 mod lanes;
 mod names;
+mod peers;
 mod picture;
 mod plan;
 mod rows;
@@ -26,7 +27,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use foldhash::HashMap;
-use rtrace_exporters::{Destination, TraceSet};
+use rtrace_exporters::{Destination, MatchedMessage, TraceSet};
 use rtrace_model::{Call, CallCost, EventKind, LocationId, Process, RegionId, Timestamp, Totals, escape};
 use rtrace_profile::{ClockSpan, Walk};
 use serde_json::{Value as Json, json};
@@ -110,6 +111,7 @@ struct PageData<'a> {
     verdicts: Vec<Json>,
     tables: Tables<'a>,
     picture: Picture,
+    messages: Vec<MatchedMessage>,
     /// What the page compares with.
     before: Option<Before<'a>>,
 }
@@ -142,7 +144,8 @@ impl<'a> PageData<'a> {
         notes.extend(tables.remarks.iter().cloned());
         let verdicts = verdicts::verdicts(trace, &info, &tables, (untimed.is_some(), part))?;
         let about = About::new(trace).of_part(part);
-        Ok(PageData { trace, info, about, span, notes, verdicts, tables, picture, before: None })
+        let messages = peers::messages(trace)?;
+        Ok(PageData { trace, info, about, span, notes, verdicts, tables, picture, messages, before: None })
     }
 
     /// What the page's scripts draw, one part in `divisor` of what could be.
@@ -176,6 +179,7 @@ impl<'a> PageData<'a> {
             "calls": self.calls(divisor, &places, &mut names)?,
             "heat": self.heat(most(HEAT_MAPS), &functions, &mut names),
             "matrix": self.matrix(&functions, &mut names),
+            "messages": peers::matrix(&self.messages, self.span),
             "plan": plan::plan(self.trace, &self.tables.functions, most(PLANNED), &mut names)?,
             "incidents": self.incidents(most(ROWS), &mut names)?,
             "costs": self.costs(),

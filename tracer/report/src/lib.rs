@@ -35,6 +35,7 @@ mod counting;
 pub mod derived;
 mod diff;
 mod distribution;
+mod efficiency;
 mod grouping;
 mod groups;
 mod histogram;
@@ -45,10 +46,12 @@ mod measures;
 mod notes;
 mod overhead;
 mod part;
+mod peers;
 mod people;
 mod reading;
 mod render;
 pub mod replay;
+mod setup;
 mod stats;
 mod suggest;
 mod table;
@@ -70,6 +73,7 @@ use rtrace_profile::{CallReader, ClockSpan, Visitor, Walk};
 use self::about::About;
 pub use self::diff::{DiffOptions, diff};
 use self::distribution::Distribution;
+use self::efficiency::Efficiency;
 use self::grouping::Grouping;
 use self::groups::Groups;
 pub use self::html::{html, html_since};
@@ -77,6 +81,7 @@ use self::measures::Measures;
 pub use self::part::Part;
 use self::people::Note;
 use self::reading::Need;
+use self::setup::JobTimes;
 use self::stats::TIMELESS;
 pub use self::suggest::{Suggestion, is_suggestion, suggest};
 use self::table::Table;
@@ -118,6 +123,12 @@ pub enum Error {
         /// The columns that there are.
         known: String,
     },
+    /// Nobody is known to send anything to anybody.
+    #[error(
+        "failed to report messages: none is on record; their ends are arguments of MPI's functions: record with \
+         `--lib libmpi.so.40 --args`"
+    )]
+    NoMessages,
     /// Rows of that kind have an order of their own.
     #[error("failed to sort by `{0}`: call trees and distributions are sorted by other figures")]
     SortByColumn(String),
@@ -183,6 +194,8 @@ pub enum By {
     Process,
     /// A rank of a parallel job.
     Rank,
+    /// A rank that sends messages, and one that receives them.
+    Peer,
     /// A function and who called it.
     Caller,
     /// A function and the whole chain of its callers.
@@ -331,6 +344,8 @@ struct Report {
     about: Vec<(&'static str, About)>,
     /// Whether two recordings are compared per second; absent where only one is reported.
     is_per_second: Option<bool>,
+    /// How well threads, processes or ranks share the work, where rows stand for these and it is known.
+    efficiency: Option<Efficiency>,
     table: Table,
     notes: Vec<Note>,
     /// What marks say to people, if any are shown.
@@ -370,6 +385,7 @@ struct SummedRows {
     lost_callers: u64,
     shares: Shares,
     remarks: Vec<Note>,
+    efficiency: Option<Efficiency>,
 }
 
 fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
@@ -385,7 +401,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         Some(grouping) => sum_up_rows(trace, options, grouping, span, &losses)?,
         None => sum_up_tree(trace, options, span)?,
     };
-    let SummedRows { mut table, lost_callers, shares, remarks } = summed;
+    let SummedRows { mut table, lost_callers, shares, remarks, efficiency } = summed;
     if span.is_some() {
         table.forget(&TIMELESS);
     }
@@ -415,6 +431,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     Ok(Report {
         about: vec![("trace", About::new(trace).of_part(options.part))],
         is_per_second: None,
+        efficiency,
         table,
         notes,
         legend,
@@ -449,7 +466,7 @@ fn sum_up_rows(
     readers.extend(is_split.then_some(&mut waiting as &mut dyn CallReader));
     let shares = reading::read(trace, need, &mut readers)?;
     let Measures { rows: mut groups, counting, distribution, .. } = walk.visitor;
-    let mut remarks = Vec::new();
+    let (mut remarks, mut efficiency) = (Vec::new(), None);
     let table = match (histogram, distribution) {
         (_, Some(distribution)) => {
             remarks.extend(distribution.unknown());
@@ -461,20 +478,24 @@ fn sum_up_rows(
             remarks.extend(groups.unknown());
             let mut table = groups.table(*sort, losses);
             counting.add_to(&mut table);
-            if is_split {
-                waiting.visitor.add_to(&mut table, groups.grouping());
+            let grouping = groups.grouping();
+            if let Some(row) = efficiency::worker(by).filter(|_| is_split) {
+                let times = JobTimes::new(trace, &waiting.visitor.setup)?;
+                let shares = waiting.visitor.shares(trace, &times, grouping);
+                remarks.extend(shares.balance(row, grouping).into_iter().flat_map(|balance| balance.notes));
+                efficiency = shares.efficiency();
+                shares.add_to(&mut table);
+            } else if is_split {
+                waiting.visitor.add_to(&mut table, grouping);
             }
             table
         }
     };
     remarks.extend(groups.left_out());
-    if let Some(row) = waiting::worker(by).filter(|_| is_split) {
-        remarks.extend(waiting.visitor.balance(groups.grouping()).map(|balance| balance.note(row)));
-    }
     if histogram.is_none() {
         remarks.extend(counting.unaccessed());
     }
-    Ok(SummedRows { table, lost_callers: walk.lost_callers, shares, remarks })
+    Ok(SummedRows { table, lost_callers: walk.lost_callers, shares, remarks, efficiency })
 }
 
 /// Sums up the calls of each call path.
@@ -490,7 +511,7 @@ fn sum_up_tree(trace: &TraceSet, options: &Options, span: Option<ClockSpan>) -> 
     let (walk, shares) = walk(trace, need(&options.by, span), measures)?;
     let mut table = walk.visitor.rows.table(trace, order, options.limit);
     walk.visitor.counting.add_to(&mut table);
-    Ok(SummedRows { table, lost_callers: walk.lost_callers, shares, remarks: Vec::new() })
+    Ok(SummedRows { table, lost_callers: walk.lost_callers, shares, remarks: Vec::new(), efficiency: None })
 }
 
 /// What rows of that kind need of the calls, of all or of a part of the time.
@@ -498,8 +519,8 @@ fn need(by: &By, span: Option<ClockSpan>) -> Need {
     match (by, span) {
         (By::Value(_), span) => Need::Values(span.unwrap_or(ClockSpan::ALL)),
         (_, Some(span)) => Need::Within(span),
-        // Call paths do not tell all call sites apart.
-        (By::Callsite, None) => Need::Calls,
+        // Call paths do not tell all call sites apart, nor single calls.
+        (By::Callsite | By::Peer, None) => Need::Calls,
         (_, None) => Need::Paths,
     }
 }

@@ -61,6 +61,9 @@ pub(super) fn json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if let Some(is_per_second) = report.is_per_second {
         write!(out, "\"per_second\":{is_per_second},")?;
     }
+    if let Some(efficiency) = &report.efficiency {
+        write!(out, "\"efficiency\":{},", serde_json::to_string(efficiency)?)?;
+    }
     write!(out, "\"rows_left_out\":{},\"rows\":[", report.table.left_out)?;
     for (number, row) in report.table.rows.iter().enumerate() {
         let separator = if number == 0 { "" } else { "," };

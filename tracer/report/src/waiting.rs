@@ -10,75 +10,78 @@
 use std::collections::{HashMap, HashSet};
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Location, LocationId, Region, RegionId, Scope, Wait, counted, known};
+use rtrace_model::{Location, LocationId, Region, RegionId, Scope, Timestamp, Wait, known};
 use rtrace_profile::{Caller, Visited, Visitor};
 
 use super::By;
+use super::efficiency::{ExclusiveTime, ThreadTime, WorkShares};
 use super::grouping::Grouping;
 use super::key::RowId;
-use super::people::Note;
 use super::people::paint::Tone;
+use super::setup::JobTimes;
 use super::table::{Column, Datum, SUM, Shown, Table};
 
 /// The counter of time on a CPU.
 const ON_CPU: &str = "task-clock";
 
-/// A thread that does little but wait for the end of others has no share of the work: of its time, one part of so many
-/// may be anything else.
-const OTHERWISE: u64 = 10;
+/// Programming models whose threads work together. Others of the same programs help them, and only wait.
+const JOBS: [&str; 3] = ["mpi", "openmp", "shmem"];
 
 /// Sums up work and waiting by function and thread.
 pub(super) struct WaitingSums {
     waits: HashMap<RegionId, Wait>,
     /// Functions of programming models, which share work out and do none.
-    models: HashSet<RegionId>,
-    /// How long threads lived while they were recorded, in nanoseconds.
-    lives: HashMap<LocationId, u64>,
+    models: HashMap<RegionId, &'static str>,
+    /// Those in which teams of threads run.
+    teams: HashSet<RegionId>,
+    /// Those that set a job up and take it down: their time is none of the job's.
+    pub(super) setup: HashMap<RegionId, &'static str>,
+    /// Whether it is known how long threads lived.
+    has_lives: bool,
     /// The place of the counter of time on a CPU among those of calls.
     on_cpu: Option<usize>,
-    sums: HashMap<(RegionId, LocationId), ExclusiveTime>,
+    /// Apart by whether they belong to the setup of a job.
+    sums: HashMap<(RegionId, LocationId, bool), ExclusiveTime>,
+    /// Time in teams, by the thread that started them.
+    in_teams: HashMap<LocationId, u64>,
+    /// Calls that waited, of which it is not known how long.
+    untimed: u64,
 }
 
 /// Functions of which somebody knows better than their names what they wait for, or that they do not wait.
 pub type Waits = HashMap<RegionId, Option<Wait>>;
 
-/// Exclusive time in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct ExclusiveTime {
-    working: u64,
-    waiting: u64,
-    /// The part of `waiting` that is for the end of others.
-    joining: u64,
-    /// The part of `working` that is in functions of no programming model.
-    computing: u64,
+/// What is known of a call by its function, and those around it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct WaitContext {
+    /// What it waits for.
+    wait: Option<Wait>,
+    /// Whether it belongs to the setup of a job.
+    is_setup: bool,
 }
 
-impl ExclusiveTime {
-    fn add(&mut self, other: ExclusiveTime) {
-        self.working = self.working.saturating_add(other.working);
-        self.waiting = self.waiting.saturating_add(other.waiting);
-        self.joining = self.joining.saturating_add(other.joining);
-        self.computing = self.computing.saturating_add(other.computing);
-    }
-
-    fn is_only_joining(self) -> bool {
-        self.joining > 0 && (self.working + (self.waiting - self.joining)).saturating_mul(OTHERWISE) <= self.joining
+impl WaitContext {
+    /// Whether it matters if it is not known how long it took.
+    fn is_unknown_wait(self) -> bool {
+        self.wait.is_some() && !self.is_setup
     }
 }
 
 impl Visitor for WaitingSums {
-    /// What the call, or one around it, waits for.
-    type Mark = Option<Wait>;
+    type Mark = WaitContext;
 
-    fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
-        let region = calls.region();
-        let around = caller.enclosing().last().and_then(|open| open.mark);
-        let wait = around.or_else(|| self.waits.get(&region).copied());
+    fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, WaitContext>) -> WaitContext {
+        let around = self.around(calls.region(), caller);
+        let totals = calls.totals();
         if calls.are_counted() && calls.have_time() {
             let on_cpu = self.on_cpu.and_then(|place| calls.counts().get(place).map(|count| count.exclusive));
-            self.add((region, calls.location()), wait, calls.totals().exclusive, on_cpu);
+            self.add((calls.region(), calls.location()), around, totals.exclusive, on_cpu);
+            if self.teams.contains(&calls.region()) {
+                self.add_team(calls.location(), totals.inclusive);
+            }
         }
-        wait
+        self.untimed += if around.is_unknown_wait() { totals.untimed } else { 0 };
+        around
     }
 }
 
@@ -86,17 +89,22 @@ impl WaitingSums {
     /// What the names of functions say, unless `waits` says otherwise.
     pub(super) fn new(trace: &TraceSet, waits: &Waits) -> WaitingSums {
         let wait = |region: &Region| waits.get(&region.id).copied().unwrap_or_else(|| region.waits_for());
-        let is_of_model = |region: &&Region| {
+        let fact = |about, region: &Region| {
             let symbols = region.symbols.iter().map(|symbol| symbol.symbol.as_str());
-            symbols.chain([region.name.as_str()]).any(|name| known("model", name).is_some())
+            symbols.chain([region.name.as_str()]).find_map(|name| known(about, name))
         };
+        let regions = || trace.regions().iter();
         let of_calls = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call);
         WaitingSums {
-            waits: trace.regions().iter().filter_map(|region| Some((region.id, wait(region)?))).collect(),
-            models: trace.regions().iter().filter(is_of_model).map(|region| region.id).collect(),
-            lives: trace.locations().iter().map(|location| (location.id, life(trace, location))).collect(),
+            waits: regions().filter_map(|region| Some((region.id, wait(region)?))).collect(),
+            models: regions().filter_map(|region| Some((region.id, fact("model", region)?))).collect(),
+            teams: regions().filter(|region| fact("runs", region).is_some()).map(|region| region.id).collect(),
+            setup: regions().filter_map(|region| Some((region.id, fact("job", region)?))).collect(),
+            has_lives: true,
             on_cpu: of_calls.into_iter().position(|metric| metric.name == ON_CPU),
             sums: HashMap::new(),
+            in_teams: HashMap::new(),
+            untimed: 0,
         }
     }
 
@@ -105,21 +113,34 @@ impl WaitingSums {
         matches!(by, By::Function | By::Library | By::Thread | By::Process | By::Rank)
     }
 
-    fn add(&mut self, of: (RegionId, LocationId), wait: Option<Wait>, exclusive: u64, on_cpu: Option<u64>) {
-        let waiting = match (wait, on_cpu) {
-            (Some(_), _) => exclusive,
-            (None, on_cpu) => on_cpu.map_or(0, |on_cpu| exclusive.saturating_sub(on_cpu)),
-        };
-        let joining = if wait == Some(Wait::Join) { exclusive } else { 0 };
-        let working = exclusive - waiting;
-        let computing = if self.models.contains(&of.0) { 0 } else { working };
-        self.sums.entry(of).or_default().add(ExclusiveTime { working, waiting, joining, computing });
+    fn around(&self, region: RegionId, caller: Caller<'_, WaitContext>) -> WaitContext {
+        let around = caller.enclosing().last().map_or(WaitContext::default(), |open| open.mark);
+        WaitContext {
+            wait: around.wait.or_else(|| self.waits.get(&region).copied()),
+            is_setup: around.is_setup || self.setup.contains_key(&region),
+        }
+    }
+
+    fn add(&mut self, of: (RegionId, LocationId), around: WaitContext, exclusive: u64, on_cpu: Option<u64>) {
+        let mut time = ExclusiveTime::default();
+        match around.wait {
+            Some(wait) => time.waits[wait as usize] = exclusive,
+            None => time.off_cpu = on_cpu.map_or(0, |on_cpu| exclusive.saturating_sub(on_cpu)),
+        }
+        time.working = exclusive - time.waiting();
+        time.computing = if self.models.contains_key(&of.0) { 0 } else { time.working };
+        self.sums.entry((of.0, of.1, around.is_setup)).or_default().add(time);
+    }
+
+    fn add_team(&mut self, location: LocationId, time: u64) {
+        let sum = self.in_teams.entry(location).or_default();
+        *sum = sum.saturating_add(time);
     }
 
     /// The times of each row of these, of which the place in code or the thread decides.
     fn rows(&self, grouping: &Grouping<'_>) -> HashMap<RowId, ExclusiveTime> {
         let mut rows: HashMap<RowId, ExclusiveTime> = HashMap::new();
-        for (&(region, location), &time) in &self.sums {
+        for (&(region, location, _), &time) in &self.sums {
             if let Some(key) = grouping.key_of(region, location) {
                 rows.entry(key).or_default().add(time);
             }
@@ -135,12 +156,12 @@ impl WaitingSums {
             _ => None,
         };
         // Where nothing waits, work is all of the time, and not worth a column.
-        let is_shown = rows.values().any(|time| time.waiting > 0);
+        let is_shown = rows.values().any(|time| time.waiting() > 0);
         let working = if is_shown { Shown::IfNotZero } else { Shown::Never };
         table.insert(&COLUMNS, |mark| {
-            let times = rows
-                .get(&mark)
-                .map_or([Datum::Absent, Datum::Absent], |time| [Datum::Time(time.working), Datum::Time(time.waiting)]);
+            let times = rows.get(&mark).map_or([Datum::Absent, Datum::Absent], |time| {
+                [Datum::Time(time.working), Datum::Time(time.waiting())]
+            });
             let word = |wait: Wait| Datum::Verdict { text: wait.name().to_owned(), tone: Tone::Dim };
             times.into_iter().chain([waits(mark).map_or(Datum::Absent, word)]).collect()
         });
@@ -154,103 +175,41 @@ impl WaitingSums {
 
     /// The same of calls in a part of the time: what threads lived in it is not known.
     pub(super) fn of_part(self) -> WaitingSums {
-        WaitingSums { lives: HashMap::new(), ..self }
+        WaitingSums { has_lives: false, ..self }
     }
 
-    /// How well threads, processes or ranks share the work.
-    pub(super) fn balance(&self, grouping: &Grouping<'_>) -> Option<Balance> {
-        let rows = self.rows(grouping);
-        let joining = rows.values().filter(|time| time.is_only_joining()).count() as u64;
-        let is_traced = self.lives.is_empty() || rows.values().any(|time| time.computing > 0);
-        let lives = if is_traced { HashMap::new() } else { self.lives_of(grouping) };
-        let work = |key: &RowId, time: &ExclusiveTime| {
-            lives.get(key).map_or(time.working, |life| life.saturating_sub(time.waiting))
-        };
-        let sharing = rows.iter().filter(|(_, time)| !time.is_only_joining());
-        let shared: Vec<(u64, RowId)> = sharing.map(|(key, time)| (work(key, time), *key)).collect();
-        let is_waiting_known = rows.values().any(|time| time.waiting > 0);
-        let mean = shared.iter().map(|&(work, _)| work as f64).sum::<f64>() / shared.len() as f64;
-        let (most, busiest) = shared.iter().max().filter(|_| shared.len() > 1)?;
-        let ratio = (mean > 0.0).then(|| *most as f64 / mean);
-        (ratio.is_some() || is_waiting_known).then_some(Balance {
-            ratio,
-            busiest: grouping.called(*busiest),
-            joining,
-            is_waiting_known,
-            is_traced,
-        })
-    }
-
-    /// How long the threads of each row lived.
-    fn lives_of(&self, grouping: &Grouping<'_>) -> HashMap<RowId, u64> {
-        let mut lives: HashMap<RowId, u64> = HashMap::new();
-        let mut counted = HashSet::new();
-        for &(region, location) in self.sums.keys().filter(|(_, location)| counted.insert(*location)) {
-            if let Some(key) = grouping.key_of(region, location) {
-                let life = lives.entry(key).or_default();
-                *life = life.saturating_add(self.lives.get(&location).copied().unwrap_or(0));
-            }
+    /// How rows that stand for threads share the work, apart from setting a job up.
+    pub(super) fn shares(&self, trace: &TraceSet, times: &JobTimes, grouping: &Grouping<'_>) -> WorkShares {
+        let mut threads: HashMap<LocationId, ThreadTime> = HashMap::new();
+        for (&(region, location, is_setup), &time) in &self.sums {
+            let thread = threads.entry(location).or_default();
+            thread.time.add(if is_setup { ExclusiveTime::default() } else { time });
+            thread.is_of_job |= self.models.get(&region).is_some_and(|model| JOBS.contains(model));
         }
-        lives
+        // Teams are of their processes.
+        let process = |location| {
+            let process = trace.process_of(trace.location(location)?)?;
+            Some((process.pid, process.start))
+        };
+        let mut teams: HashMap<_, u64> = HashMap::new();
+        for (&location, &time) in &self.in_teams {
+            let team = teams.entry(process(location)).or_default();
+            *team = team.saturating_add(time);
+        }
+        for (&location, thread) in &mut threads {
+            let team = teams.get(&process(location)).filter(|_| !self.in_teams.contains_key(&location));
+            let location = trace.location(location).filter(|_| self.has_lives);
+            thread.life = location.and_then(|of| Some(times.life(trace, of, life(trace, of)?)));
+            thread.active = thread.life.map(|life| team.map_or(life, |&team| life.min(team)));
+        }
+        WorkShares::new(threads, self.untimed, grouping)
     }
 }
 
-/// How long a thread lived while it was recorded, in nanoseconds.
-fn life(trace: &TraceSet, location: &Location) -> u64 {
-    let begin = trace.header_of(location.id).map_or(location.start, |header| header.begin.monotonic);
-    let end = location.end.or_else(|| trace.summary().map(|summary| summary.end.monotonic));
-    end.map_or(0, |end| end.since(location.start.max(begin)))
-}
-
-/// How well rows share the work.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Balance {
-    /// max/mean ratio of the work; 1 is even. Absent if all only wait.
-    pub(super) ratio: Option<f64>,
-    /// What that one is called.
-    pub(super) busiest: String,
-    /// Rows beside these that only wait for others to end.
-    joining: u64,
-    /// Whether any waiting was left out.
-    is_waiting_known: bool,
-    /// Whether a function that works is traced; where none is, work is all time outside of waiting.
-    is_traced: bool,
-}
-
-impl Balance {
-    /// What is said of it; `row` is a word for one of them.
-    pub(super) fn note(&self, row: &str) -> Note {
-        let Some(ratio) = self.ratio else {
-            return Note::plain(
-                "balance: not known, as all traced time is waiting; trace the functions that compute, too",
-            );
-        };
-        let waiting = if !self.is_traced {
-            "no function that computes is traced, so all time outside of waiting counts"
-        } else if self.is_waiting_known {
-            "without waiting"
-        } else {
-            "no function here is known to wait"
-        };
-        let joining = match self.joining {
-            0 => String::new(),
-            1 => format!("; 1 {row} that only waits for others to end is left out"),
-            some => format!("; {} that only wait for others to end are left out", counted(some, row)),
-        };
-        let busiest = &self.busiest;
-        Note::plain(format!("balance: {busiest} does the most work, {ratio:.2} times the mean ({waiting}{joining})"))
-            .kept()
-    }
-}
-
-/// The word for a row whose share of the work is of interest.
-pub(super) fn worker(by: &By) -> Option<&'static str> {
-    match by {
-        By::Thread => Some("thread"),
-        By::Process => Some("process"),
-        By::Rank => Some("rank"),
-        _ => None,
-    }
+/// From when to when a thread lived while it was recorded; none while the recording goes on.
+fn life(trace: &TraceSet, location: &Location) -> Option<[Timestamp; 2]> {
+    let [begin, end] = trace.recorded_during(location.id)?;
+    Some([location.start.max(begin), location.end.unwrap_or(end)])
 }
 
 const WORKING: &str = "working_ns";
@@ -329,14 +288,13 @@ mod tests {
 
     /// Of each row its name, work and waiting.
     fn times(folder: &tempfile::TempDir, by: By) -> Vec<(String, Option<u64>, Option<u64>)> {
-        let name = by.clone();
-        let name = move |row: &serde_json::Value| row[if name == By::Thread { "tid" } else { "function" }].to_string();
+        let (name, work) = if by == By::Thread { ("tid", "useful_ns") } else { ("function", "working_ns") };
         let report = report(folder, by);
         let mut rows: Vec<_> = report["rows"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|row| (name(row), row["working_ns"].as_u64(), row["waiting_ns"].as_u64()))
+            .map(|row| (row[name].to_string(), row[work].as_u64(), row["waiting_ns"].as_u64()))
             .collect();
         rows.sort();
         rows
@@ -382,8 +340,7 @@ mod tests {
         writer.calls(&script("thread 1\n a 0 1000\n  b 100 800\n thread 2\n b 900 1000").into()).unwrap();
         let end = ClockAnchor { monotonic: Timestamp(1_000), realtime_ns: 0 };
         writer.finish(&Summary { end, ..Summary::default() }).unwrap();
-        let said = "balance: thread 72 does the most work, 1.50 times the mean (no function that computes is traced, so all time \
-                    outside of waiting counts)";
+        let said = "balance: thread 72 does the most work, 1.50 times the mean (all time outside of waiting counts)";
         assert_eq!(balance(&folder).as_deref(), Some(said));
     }
 

@@ -26,7 +26,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "ROWS", default_value = "function", value_parser = OneOfOrValue::new(&BY, "Function and value of that argument or result", By::Value))]
     by: By,
 
-    /// Figure to sort by, largest first, also a counter or its rate, or name [default: exclusive; in a tree inclusive; of ranks name]
+    /// Figure to sort by, largest first, also a counter or its rate, or name [default: exclusive; in a tree inclusive; of ranks and peers name]
     #[arg(long, value_name = "FIGURE", value_parser = OneOfOrOther::new(Order::words, Order::read))]
     sort: Option<Order>,
 
@@ -53,7 +53,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = OneOfOrOther::new(headings, str::to_owned))]
     columns: Vec<String>,
 
-    /// Show the distribution of durations, or of an argument or result in powers of two
+    /// Show the distribution of durations, or of an argument, result or metric in powers of two
     #[arg(long, value_name = "OF", num_args = 0..=1, default_missing_value = DISTRIBUTIONS[0].0, conflicts_with = "columns", value_parser = OneOfOrValue::new(&DISTRIBUTIONS, "Values of that argument or result", Histogram::Value))]
     histogram: Option<Histogram>,
 
@@ -121,7 +121,7 @@ impl ReportArgs {
     pub fn options(&self, look: Look) -> Options {
         let usual = match self.by {
             By::Tree => Sort::Inclusive,
-            By::Rank => Sort::Name,
+            By::Rank | By::Peer => Sort::Name,
             _ => Sort::default(),
         };
         Options {
@@ -155,13 +155,14 @@ pub(super) fn destination(path: &Path, owner: Option<Owner>, may_be_replaced: fn
     }
 }
 
-static BY: [Choice<By>; 9] = [
+static BY: [Choice<By>; 10] = [
     ("function", "Function", By::Function),
     ("tree", "Call path, shown as a tree: who called whom", By::Tree),
     ("thread", "Thread", By::Thread),
     ("library", "Library", By::Library),
     ("process", "Process", By::Process),
     ("rank", "Rank of a parallel job, in the order of ranks", By::Rank),
+    ("peer", "Rank that sends messages, and rank that receives them", By::Peer),
     ("caller", "Function and its direct caller", By::Caller),
     ("callpath", "Function and the full chain of its callers", By::Callpath),
     ("callsite", "Function and the source line or address that called it", By::Callsite),
@@ -209,7 +210,7 @@ const SORT: [Choice<Sort>; 11] = [
 ];
 
 /// The headings of figures.
-const COLUMNS: [&str; 29] = [
+const COLUMNS: [&str; 47] = [
     "calls",
     "timed",
     "share",
@@ -239,6 +240,24 @@ const COLUMNS: [&str; 29] = [
     "working",
     "waiting",
     "waits for",
+    "useful",
+    "waiting share",
+    "receive",
+    "collective",
+    "communication",
+    "barrier",
+    "lock",
+    "condition",
+    "join",
+    "event",
+    "sleep",
+    "io",
+    "device",
+    "messages",
+    "bytes",
+    "mean bytes",
+    "late sender",
+    "late receiver",
 ];
 
 pub(super) const EXAMPLES: &str = "\

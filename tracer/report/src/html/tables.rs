@@ -12,14 +12,16 @@ use super::names::PageNames;
 use super::rows;
 use super::sites::SiteTable;
 use crate::chains::ChainDepth;
+use crate::efficiency::Balance;
 use crate::grouping::Grouping;
 use crate::groups::Groups;
 use crate::measures::Measures;
+use crate::setup::JobTimes;
 use crate::stats::TIMELESS;
 use crate::table::{Datum, Table};
 use crate::tree::{SiblingOrder, Tree};
 use crate::untimed::Shares;
-use crate::waiting::{Balance, WaitingSums, Waits};
+use crate::waiting::{WaitingSums, Waits};
 use crate::{By, Error, Sort};
 
 /// Functions with a histogram.
@@ -50,7 +52,7 @@ pub(super) struct Tables<'a> {
     /// Exclusive time of all functions without tracing, in nanoseconds.
     pub(super) total: u64,
     /// How well processes and threads share the work.
-    pub(super) balance: [Option<(Balance, &'static str)>; 2],
+    pub(super) balance: Option<Balance>,
     pub(super) remarks: Vec<String>,
 }
 
@@ -126,16 +128,17 @@ impl<'a> Walks<'a> {
         for groups in [&mut threads, &mut processes] {
             groups.add_estimates(trace.estimates());
         }
-        let balance = [(&processes, "process"), (&threads, "thread")]
-            .map(|(groups, row)| Some((waiting.balance(groups.grouping())?, row)));
-        let remarks =
-            balance.iter().flatten().next().map(|(balance, row)| balance.note(row).text).into_iter().collect();
-        let [threads, processes] = [&mut threads, &mut processes].map(|groups| {
+        let times = JobTimes::new(trace, &waiting.setup)?;
+        let rows = [(&mut processes, "process"), (&mut threads, "thread")];
+        let [(processes, of_processes), (threads, of_threads)] = rows.map(|(groups, row)| {
+            let shares = waiting.shares(trace, &times, groups.grouping());
             let mut table = groups.table(Sort::Exclusive, losses);
             table.forget(timeless);
-            waiting.add_to(&mut table, groups.grouping());
-            table
+            shares.add_to(&mut table);
+            (table, shares.balance(row, groups.grouping()))
         });
+        let balance = of_processes.or(of_threads);
+        let remarks = balance.iter().flat_map(|of| of.notes.iter().map(|note| note.text.clone())).collect();
         Ok(Tables {
             functions,
             histograms,

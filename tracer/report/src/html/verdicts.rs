@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use super::rows;
 use super::tables::Tables;
 use crate::Error;
+use crate::efficiency::Balance;
 use crate::info::Info;
 use crate::part::Part;
 use crate::table::{Datum, Table};
@@ -172,9 +173,8 @@ fn uneven(table: &Table) -> Option<String> {
 }
 
 fn balance(tables: &Tables<'_>) -> Option<String> {
-    let (balance, what) = tables.balance.iter().flatten().next()?;
-    let busiest = sentence(&balance.busiest);
-    let ratio = balance.ratio?;
+    let Balance { ratio, busiest, row: what, .. } = tables.balance.as_ref()?;
+    let (ratio, busiest) = ((*ratio)?, sentence(busiest));
     Some(match ratio {
         UNBALANCED.. => format!("{} does the most work, {ratio:.2} times the mean.", busiest.trim_end_matches('.')),
         _ => format!("The work is spread evenly: no {what} works more than {ratio:.2} times the mean."),

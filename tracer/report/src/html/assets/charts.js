@@ -118,6 +118,35 @@ function drawLatency() {
   on("choose", () => { if (heatMaps.has(chosen)) { select.value = chosen; fill(chosen); } });
 }
 
+// A table of cells [row, column, count, amount or null], the stronger coloured the larger its amount is.
+function matrix(rows, columns, cells, shown, about) {
+  const most = cells.reduce((most, cell) => Math.max(most, cell[3]), 0);
+  const values = new Map(cells.map((cell) => [`${cell[0]},${cell[1]}`, cell]));
+  const head = columns.map(([name, title]) => el("th", { scope: "col", title }, name));
+  const body = rows.map((name, row) => el("tr", {}, el("th", { class: "name", scope: "row" }, name), columns.map((_, column) => {
+    const cell = values.get(`${row},${column}`);
+    const td = el("td", { title: about(row, column, cell) });
+    if (!cell || cell[3] === null) { td.append(el("span", { class: "unknown" }, cell ? UNKNOWN : "·")); return td; }
+    td.append(columns.length > 16 ? "" : shown(cell[3]).toLocaleString("en-US", { maximumSignificantDigits: 3 }));
+    const part = most > 0 ? Math.sqrt(cell[3] / most) : 0;
+    td.style.background = `color-mix(in oklab, var(--heat-to) ${(78 * part).toFixed(0)}%, var(--heat-from))`;
+    if (part > 0.55) td.style.color = "var(--panel)";
+    return td;
+  })));
+  return el("div", { class: "wide" }, el("table", { class: "matrix" }, el("thead", {}, el("tr", {}, el("th", { class: "name" }), head)), el("tbody", {}, body)));
+}
+
+function drawMessages() {
+  const section = byId("messages");
+  const { ranks, shared, cells } = data.messages;
+  if (cells.length === 0) return section.remove();
+  const rank = (place) => (shared === 1 ? `${place}` : `${place * shared}–${Math.min((place + 1) * shared, ranks) - 1}`);
+  const all = Array.from({ length: Math.ceil(ranks / shared) }, (_, place) => rank(place));
+  hint("messages", "Bytes that a rank (row) sends to another (column), of messages of which both ends are on record.");
+  section.append(matrix(all.map((name) => `rank ${name}`), all.map((name) => [name, `rank ${name}`]), cells, (bytes) => bytes,
+    (row, column, cell) => (cell ? `rank ${all[row]} to ${all[column]}: ${cell[3] === null ? "unknown bytes" : `${count(cell[3])} bytes`} in ${count(cell[2])} messages` : "no message")));
+}
+
 function drawBalance() {
   const section = byId("balance");
   const { by, columns, cells, functions: rows } = data.matrix;
@@ -126,23 +155,11 @@ function drawBalance() {
   const balance = data.notes.find((note) => note.startsWith("balance: "));
   hint("balance", balance ? `${balance[0].toUpperCase()}${balance.slice(1)}.` : "All calls were made by one thread.");
   if (columns.length > 1) {
-    const most = cells.reduce((most, cell) => Math.max(most, cell[3]), 0);
-    const unit = unitFor(most);
-    const values = new Map(cells.map(([row, column, calls, exclusive]) => [`${row},${column}`, { calls, exclusive }]));
+    const unit = unitFor(cells.reduce((most, cell) => Math.max(most, cell[3]), 0));
     const title = (id) => (by === "process" && data.locations[id] ? processName(data.locations[id]) : id === null ? "others" : threadName(id));
-    const head = columns.map((id) => el("th", { scope: "col", title: title(id) }, short(title(id))));
-    const body = rows.map((name, row) => el("tr", {}, el("th", { class: "name", scope: "row" }, functionName(functions[name])), columns.map((_, column) => {
-      const value = values.get(`${row},${column}`);
-      const td = el("td", { title: value ? `${functions[name].name}, ${title(columns[column])}: ${time(value.exclusive)} in ${count(value.calls)} calls` : "no call" });
-      if (!value || value.exclusive === null) { td.append(el("span", { class: "unknown" }, value ? UNKNOWN : "·")); return td; }
-      td.append(columns.length > 16 ? "" : (value.exclusive / unit[1]).toLocaleString("en-US", { maximumSignificantDigits: 3 }));
-      const part = most > 0 ? Math.sqrt(value.exclusive / most) : 0;
-      td.style.background = `color-mix(in oklab, var(--heat-to) ${(78 * part).toFixed(0)}%, var(--heat-from))`;
-      if (part > 0.55) td.style.color = "var(--panel)";
-      return td;
-    })));
-    section.append(el("h3", {}, `Exclusive time of functions by ${by}, in ${unit[0]}`),
-      el("div", { class: "wide" }, el("table", { class: "matrix" }, el("thead", {}, el("tr", {}, el("th", { class: "name" }), head)), el("tbody", {}, body))));
+    section.append(el("h3", {}, `Exclusive time of functions by ${by}, in ${unit[0]}`), matrix(
+      rows.map((name) => functionName(functions[name])), columns.map((id) => [short(title(id)), title(id)]), cells, (value) => value / unit[1],
+      (row, column, cell) => (cell ? `${functions[rows[row]].name}, ${title(columns[column])}: ${time(cell[3])} in ${count(cell[2])} calls` : "no call")));
   }
   for (const [title, table] of tables) {
     const shown = table.columns.map((column, place) => ({

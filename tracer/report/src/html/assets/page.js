@@ -99,6 +99,7 @@ drawTree();
 drawTimeline();
 drawLatency();
 drawBalance();
+drawMessages();
 drawPlan();
 drawMissing();
 drawRecording();

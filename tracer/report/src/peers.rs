@@ -1,0 +1,159 @@
+//! Messages by the rank that sends them and the rank that receives them.
+//!
+//! A row's calls, and their times, are those that send. A receiver waits for a *late sender* from the start of its call to
+//! the start of the call that sends. A sender waits for a *late receiver* likewise if it returns only after that has come:
+//! a small message is often sent before. Both are of calls that return when the message is through. Of others it is not
+//! known which call waits.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rtrace_exporters::{MatchedMessage, MessageEnd, MessageGaps, TraceSet};
+use rtrace_model::{Call, FunctionEvent, LocationId, RegionId, Timestamp, counted};
+
+use super::Error;
+use super::key::{HIDDEN, RowId};
+use super::people::Note;
+use super::table::{Column, Datum, SUM, Shown, Table};
+
+/// A rank that sends, and one that receives.
+type Pair = (u32, u32);
+
+/// The messages, and what the calls that are visited say of them.
+pub(super) struct Peers {
+    events: HashMap<RegionId, FunctionEvent>,
+    pairs: Vec<Pair>,
+    messages: Vec<(RowId, MatchedMessage)>,
+    /// The messages that a call began to send, and to receive.
+    sent: HashMap<(LocationId, u64), Vec<usize>>,
+    received: HashMap<(LocationId, u64), Vec<usize>>,
+    sums: HashMap<RowId, MessageSums>,
+    gaps: MessageGaps,
+}
+
+#[derive(Clone, Copy, Default)]
+struct MessageSums {
+    messages: u64,
+    bytes: u64,
+    /// Messages whose bytes are not known.
+    sizeless: u64,
+    late_senders: u64,
+    late_receivers: u64,
+}
+
+impl Peers {
+    /// # Errors
+    /// No message is on record, or the trace cannot be read.
+    pub(super) fn new(trace: &TraceSet) -> Result<Peers, Error> {
+        if !trace.profile().is_empty() {
+            return Err(Error::Aggregated);
+        }
+        let matched = trace.messages()?.matched()?;
+        if matched.messages.is_empty() {
+            return Err(Error::NoMessages);
+        }
+        let mut rows: BTreeMap<Pair, RowId> = matched.messages.iter().map(|of| ((of.source, of.target), 0)).collect();
+        rows.values_mut().zip(0..).for_each(|(row, number)| *row = number);
+        let key = |end: &MessageEnd| (end.location, end.call);
+        let (mut sent, mut received) = (HashMap::<_, Vec<usize>>::new(), HashMap::<_, Vec<usize>>::new());
+        for (place, message) in matched.messages.iter().enumerate() {
+            sent.entry(key(&message.sent)).or_default().push(place);
+            received.entry(key(&message.received)).or_default().push(place);
+        }
+        Ok(Peers {
+            events: trace.regions().iter().filter_map(|region| Some((region.id, region.event?))).collect(),
+            messages: matched.messages.into_iter().map(|of| (rows[&(of.source, of.target)], of)).collect(),
+            pairs: rows.into_keys().collect(),
+            sent,
+            received,
+            sums: HashMap::new(),
+            gaps: matched.gaps,
+        })
+    }
+
+    /// The row of a call that sends, by its first message.
+    pub(super) fn key(&self, call: Option<(LocationId, u64)>) -> RowId {
+        let first = call.and_then(|call| self.sent.get(&call)?.first());
+        first.map_or(HIDDEN, |&place| self.messages[place].0)
+    }
+
+    /// Adds a call that counts.
+    pub(super) fn visited(&mut self, call: &Call) {
+        let key = (call.location, call.id);
+        let event = self.events.get(&call.region);
+        // How long it was in the call before the other side came.
+        let before = |other: Timestamp| call.end().map_or(0, |end| other.min(end).since(call.start));
+        let is_blocking = |blocking: FunctionEvent| event == Some(&blocking);
+        for &place in self.sent.get(&key).into_iter().flatten() {
+            let (row, message) = &self.messages[place];
+            let sums = self.sums.entry(*row).or_default();
+            sums.messages += 1;
+            match message.bytes {
+                Some(bytes) => sums.bytes = sums.bytes.saturating_add(bytes),
+                None => sums.sizeless += 1,
+            }
+            let is_late = call.end() >= Some(message.received.start);
+            if is_blocking(FunctionEvent::Send) && is_late {
+                sums.late_receivers = sums.late_receivers.saturating_add(before(message.received.start));
+            }
+        }
+        for &place in self.received.get(&key).into_iter().flatten() {
+            let (row, message) = &self.messages[place];
+            if is_blocking(FunctionEvent::Recv) || is_blocking(FunctionEvent::SendRecv) {
+                let sums = self.sums.entry(*row).or_default();
+                sums.late_senders = sums.late_senders.saturating_add(before(message.sent.start));
+            }
+        }
+    }
+
+    /// Says which messages are missing, and of how many the size is.
+    pub(super) fn unknown(&self) -> Option<Note> {
+        let sizeless = self.sums.values().map(|sums| sums.sizeless).sum();
+        let said: Vec<String> = [
+            (self.gaps.unknown_sends + self.gaps.unknown_receives, "call", "of which the peer is not known"),
+            (self.gaps.unseen_ends + self.gaps.unseen_begins, "request", "of which the begin or the end was not seen"),
+            (self.gaps.unmatched_sends, "message", "whose receiver is not on record"),
+            (self.gaps.unmatched_receives, "message", "whose sender is not on record"),
+            (sizeless, "message", "of unknown size, so that these rows have no bytes"),
+        ]
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, what, which)| format!("{} {which}", counted(count, what)))
+        .collect();
+        (!said.is_empty()).then(|| Note::warning(format!("messages: {}", said.join("; "))).kept())
+    }
+
+    /// Adds what is known of the messages to a table of these rows.
+    pub(super) fn add_to(&self, table: &mut Table) {
+        table.insert(&COLUMNS, |mark| {
+            let sums = self.sums.get(&mark).copied().unwrap_or_default();
+            let is_known = sums.messages > 0 && sums.sizeless == 0;
+            let mean = is_known.then(|| Datum::Ratio(sums.bytes as f64 / sums.messages as f64));
+            let bytes = if is_known { Datum::Count(sums.bytes) } else { Datum::Absent };
+            let late = [sums.late_senders, sums.late_receivers].map(Datum::Time);
+            [Datum::Count(sums.messages), bytes, mean.unwrap_or(Datum::Absent)].into_iter().chain(late).collect()
+        });
+        ["calls", "inclusive_ns"].iter().for_each(|key| table.show(key, Shown::Never));
+    }
+
+    /// What a row is, its name last.
+    pub(super) const fn columns() -> &'static [Column] {
+        const PAIR: [Column; 2] = [Column::name("source", "source"), Column::name("target", "target")];
+        &PAIR
+    }
+
+    /// The values of [`columns`](Peers::columns).
+    pub(super) fn labels(&self, key: RowId) -> Vec<Datum> {
+        let pair = self.pairs.get(key as usize);
+        [pair.map(|pair| pair.0), pair.map(|pair| pair.1)]
+            .map(|rank| rank.map_or(Datum::Absent, |rank| Datum::Id(rank.into())))
+            .into()
+    }
+}
+
+const COLUMNS: [Column; 5] = [
+    Column::new("messages", "messages").seat(0),
+    Column::new("bytes", "bytes").seat(0),
+    Column::new("mean_bytes", "mean bytes").seat(0).rank(1),
+    Column::new("late_sender_ns", "late sender").seat(1).rank(1).unit(SUM).shown(Shown::IfNotZero),
+    Column::new("late_receiver_ns", "late receiver").seat(1).rank(2).unit(SUM).shown(Shown::IfNotZero),
+];
