@@ -12,6 +12,7 @@ pub mod counters;
 pub mod flight;
 pub mod host;
 mod options;
+pub mod peaks;
 pub mod perf;
 pub mod rank;
 pub mod record;

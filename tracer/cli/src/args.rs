@@ -357,6 +357,13 @@ EXAMPLES:
 #[derive(Debug, Args)]
 #[command(after_long_help = DOCTOR_EXAMPLES)]
 pub struct Doctor {
+    /// Measure what this machine can do at most: operations and memory, of one CPU and of all
+    ///
+    /// It takes a few seconds in which all CPUs are busy. `rtrace report --html FILE --peaks PEAKS` draws a roofline from
+    /// the JSON.
+    #[arg(long)]
+    pub peaks: bool,
+
     /// Output format
     #[command(flatten)]
     pub format: TextOrJson,
@@ -368,7 +375,11 @@ EXAMPLES:
     rtrace doctor
 
     # In a script: status 0 means that rtrace works here
-    rtrace doctor --json >doctor.json || echo 'cannot trace'";
+    rtrace doctor --json >doctor.json || echo 'cannot trace'
+
+    # How fast is this machine? Show traced calls against that
+    rtrace doctor --peaks --json >peaks.json
+    rtrace report out.rtrace --html out.html --peaks peaks.json";
 
 /// Options of `rtrace completions`.
 #[derive(Debug, Args)]

@@ -4,7 +4,8 @@
 
 mod checks;
 
-use rtrace_model::escape;
+use rtrace::peaks;
+use rtrace_model::{PeakRates, Peaks, escape};
 use serde::Serialize;
 
 use super::args::Doctor;
@@ -98,11 +99,27 @@ impl Diagnosis {
 
 /// Prints the verdict and the checks.
 pub fn doctor(options: &Doctor) -> anyhow::Result<Outcome> {
+    if options.peaks {
+        let peaks = peaks::measure();
+        let text =
+            if options.format.is_json() { serde_json::to_string_pretty(&peaks)? + "\n" } else { of_peaks(&peaks) };
+        print(text.as_bytes())?;
+        return Ok(Outcome::Complete);
+    }
     let diagnosis = checks::diagnose();
     let text =
         if options.format.is_json() { serde_json::to_string_pretty(&diagnosis)? + "\n" } else { table(&diagnosis) };
     print(text.as_bytes())?;
     Ok(if diagnosis.can_trace { Outcome::Complete } else { Outcome::Unable })
+}
+
+fn of_peaks(peaks: &Peaks) -> String {
+    let line = |what: &str, rates: PeakRates, unit: &str, how: &str| {
+        format!("{what:10}  {:>9.2}  {:>9.2}  {unit}  {how}\n", rates.one, rates.all)
+    };
+    let head = format!("{:10}  {:>9}  {:>9}\n", "", "one CPU", format!("all {}", peaks.cpus));
+    let operations = line("operations", peaks.gigaflops, "GF/s", &peaks.operations);
+    head + &operations + &line("memory", peaks.gigabytes, "GB/s", &peaks.bytes)
 }
 
 fn table(diagnosis: &Diagnosis) -> String {

@@ -1,10 +1,12 @@
 //! `rtrace report`: a stored trace summed up on standard output.
 
 use std::collections::HashSet;
+use std::path::Path;
 
+use anyhow::Context as _;
 use rtrace::target::privilege;
 use rtrace_exporters::{Destination, ExportError, TraceSet};
-use rtrace_model::{CallSite, CallSiteId, Inlined};
+use rtrace_model::{CallSite, CallSiteId, Inlined, Peaks};
 use rtrace_plan::Selector;
 use rtrace_report::Look;
 use rtrace_symbolizer::normal_path;
@@ -20,7 +22,11 @@ pub fn report(options: &ReportArgs) -> anyhow::Result<Outcome> {
     }
     if let Some(destination) = options.page(privilege::invoker()) {
         let waits = options.waits(&TraceSet::open(&options.directory)?);
-        let write = || rtrace_report::html(&options.directory, &waits, options.part.chosen(), &destination);
+        let peaks = options.peaks.as_deref().map(read_peaks).transpose()?;
+        let write = || {
+            let peaks = peaks.as_ref();
+            rtrace_report::html(&options.directory, &waits, options.part.chosen(), peaks, &destination)
+        };
         wrote(spinner::reading(&[&options.directory], write), &destination)?;
         return Ok(Outcome::Complete);
     }
@@ -33,6 +39,14 @@ pub fn report(options: &ReportArgs) -> anyhow::Result<Outcome> {
     spinner::reading(&[&options.directory], || rtrace_report::run_on(&trace, &options_of_report, &mut text))?;
     screen::show(&text, options.display)?;
     Ok(Outcome::Complete)
+}
+
+/// What a machine can do at most, from a file.
+fn read_peaks(file: &Path) -> anyhow::Result<Peaks> {
+    let text = std::fs::read(file).with_context(|| format!("failed to read {}", file.display()))?;
+    serde_json::from_slice(&text)
+        .with_context(|| format!("failed to read peaks from {}", file.display()))
+        .hint("`rtrace doctor --peaks --json` writes such a file")
 }
 
 /// Says where a page is.

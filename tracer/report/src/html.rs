@@ -28,7 +28,7 @@ use std::path::Path;
 
 use foldhash::HashMap;
 use rtrace_exporters::{Destination, MatchedMessage, TraceSet};
-use rtrace_model::{Call, CallCost, EventKind, LocationId, Process, RegionId, Timestamp, Totals, escape};
+use rtrace_model::{Call, CallCost, EventKind, LocationId, Peaks, Process, RegionId, Timestamp, Totals, escape};
 use rtrace_profile::{ClockSpan, Walk};
 use serde_json::{Value as Json, json};
 
@@ -63,12 +63,18 @@ const ROWS: usize = 1_000;
 const MATRIX: (usize, usize) = (24, 64);
 
 /// Writes the page of the trace in `directory`, or of a part of its time, where `waits` knows better than the names of
-/// functions which wait.
+/// functions which wait. With `peaks` calls with operations are drawn against these.
 ///
 /// # Errors
 /// The trace cannot be read, has no such part, or the page cannot be written.
-pub fn html(directory: &Path, waits: &Waits, part: Option<Part>, destination: &Destination) -> Result<(), Error> {
-    write(directory, waits, part, None, destination)
+pub fn html(
+    directory: &Path,
+    waits: &Waits,
+    part: Option<Part>,
+    peaks: Option<&Peaks>,
+    destination: &Destination,
+) -> Result<(), Error> {
+    write(directory, waits, (part, peaks), None, destination)
 }
 
 /// The same, with a flame graph of what has changed since the trace in `first`, or since the same part of it.
@@ -77,13 +83,13 @@ pub fn html(directory: &Path, waits: &Waits, part: Option<Part>, destination: &D
 /// A trace cannot be read, has no such part, or the page cannot be written.
 pub fn html_since(first: &Path, directory: &Path, part: Option<Part>, destination: &Destination) -> Result<(), Error> {
     let first = TraceSet::open(first)?;
-    write(directory, &Waits::new(), part, Some(Before::read(&first, part)?), destination)
+    write(directory, &Waits::new(), (part, None), Some(Before::read(&first, part)?), destination)
 }
 
 fn write(
     directory: &Path,
     waits: &Waits,
-    part: Option<Part>,
+    (part, peaks): (Option<Part>, Option<&Peaks>),
     before: Option<Before<'_>>,
     destination: &Destination,
 ) -> Result<(), Error> {
@@ -91,7 +97,9 @@ fn write(
     let gathered = PageData { before, ..PageData::read(&trace, Info::of(directory)?, waits, part)? };
     let mut page = String::new();
     for divisor in DIVISORS {
-        page = document::page(&gathered.about.line(None), gathered.data(divisor)?);
+        let mut data = gathered.data(divisor)?;
+        data["peaks"] = json!(peaks);
+        page = document::page(&gathered.about.line(None), data);
         if page.len() <= MOST_BYTES {
             break;
         }
@@ -179,6 +187,7 @@ impl<'a> PageData<'a> {
             "calls": self.calls(divisor, &places, &mut names)?,
             "heat": self.heat(most(HEAT_MAPS), &functions, &mut names),
             "matrix": self.matrix(&functions, &mut names),
+            "roofline": rows::roofline(&functions, &mut names),
             "messages": peers::matrix(&self.messages, self.span),
             "plan": plan::plan(self.trace, &self.tables.functions, most(PLANNED), &mut names)?,
             "incidents": self.incidents(most(ROWS), &mut names)?,

@@ -68,6 +68,10 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json"])]
     html: Option<PathBuf>,
 
+    /// Draw calls with operations against the machine's peaks, as `rtrace doctor --peaks --json` wrote them to FILE
+    #[arg(long, value_name = "FILE", requires = "html")]
+    pub peaks: Option<PathBuf>,
+
     /// Write a Score-P filter file that excludes functions with much overhead and little time [default: to stdout]
     ///
     /// These are functions that are called often, and whose calls take no longer than tracing them does. Comments say

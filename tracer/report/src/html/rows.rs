@@ -68,6 +68,17 @@ pub(super) fn region_of(value: &Datum) -> Option<RegionId> {
     }
 }
 
+/// Of each function with known operations and bytes its number, 10⁹ operations per second, and operations per byte.
+pub(super) fn roofline(table: &Table, names: &mut PageNames<'_>) -> Vec<Json> {
+    let places = ["gigaflops_per_second", "flops_per_byte"].map(|key| column(table, key));
+    let [Some(speed), Some(intensity)] = places else { return Vec::new() };
+    let known = table.rows.iter().filter_map(|row| match (&row[speed], &row[intensity]) {
+        (Datum::Ratio(speed), Datum::Ratio(intensity)) => Some((row, *speed, *intensity)),
+        _ => None,
+    });
+    known.map(|(row, speed, intensity)| json!([name(table, row, names), speed, intensity])).collect()
+}
+
 /// The functions of all rows.
 pub(super) fn regions(table: &Table) -> HashSet<RegionId> {
     table.rows.iter().filter_map(|row| region(table, row)).collect()

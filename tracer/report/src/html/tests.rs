@@ -36,7 +36,8 @@ fn define_hostile(writer: &mut TraceWriter) {
 fn page(directory: &Path, part: Option<Part>) -> String {
     let path = directory.join("page.html");
     let force = is_page(&path);
-    html(directory, &crate::Waits::new(), part, &Destination::Path { path: path.clone(), force, owner: None }).unwrap();
+    html(directory, &crate::Waits::new(), part, None, &Destination::Path { path: path.clone(), force, owner: None })
+        .unwrap();
     fs::read_to_string(path).unwrap()
 }
 
@@ -281,9 +282,57 @@ fn a_page_of_a_part_shows_what_the_report_says_of_it() {
         folder.path(),
         &crate::Waits::new(),
         behind,
+        None,
         &Destination::Path { path: path.clone(), force: false, owner: None },
     );
     assert!(matches!(written, Err(Error::PartBehindEnd(_))) && !path.exists());
+}
+
+/// A metric of calls.
+fn metric(id: u32, name: &str, unit: &str) -> Definition {
+    let (base, scope, span) = (rtrace_model::Base::Decimal, rtrace_model::Scope::Call, rtrace_model::Span::SinceStart);
+    let (id, name, unit) = (rtrace_model::MetricId(id), name.to_owned(), unit.to_owned());
+    Definition::Metric(rtrace_model::Metric { id, name, unit, base, exponent: 0, scope, span })
+}
+
+#[test]
+fn a_roofline_has_the_functions_below_the_peaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path());
+    define_hostile(&mut writer);
+    writer.define(&metric(0, "flops", "flop")).unwrap();
+    writer.define(&metric(1, "operand_bytes", "B")).unwrap();
+    // 8 operations per nanosecond and 4 per byte; of the other function none are known.
+    let readings = [800, 200, 0, 0].map(|inclusive| rtrace_model::Reading { inclusive, child: 0 });
+    let calls = script("thread 1\n a 0 100\n b 200 300");
+    writer.calls(&rtrace_model::Batch::measured(calls, 2, readings.to_vec())).unwrap();
+    writer.finish(&Summary::default()).unwrap();
+    let rates = |one, all| rtrace_model::PeakRates { one, all };
+    let peaks = Peaks {
+        host: "<b>box".to_owned(),
+        cpus: 2,
+        gigaflops: rates(16.0, 32.0),
+        gigabytes: rates(10.0, 15.0),
+        operations: "counted".to_owned(),
+        bytes: "moved".to_owned(),
+    };
+    let path = folder.path().join("page.html");
+    for peaks in [None, Some(&peaks)] {
+        let destination = Destination::Path { path: path.clone(), force: peaks.is_some(), owner: None };
+        html(folder.path(), &crate::Waits::new(), None, peaks, &destination).unwrap();
+        let data = data(&fs::read_to_string(&path).unwrap());
+        assert_eq!(data["roofline"].as_array().unwrap().len(), 1);
+        assert_eq!([&data["roofline"][0][1], &data["roofline"][0][2]], [8.0, 4.0]);
+        let Some((dom, complaints)) = browsed(folder.path(), "") else { continue };
+        assert_eq!(complaints, "");
+        let is_drawn = dom.contains("data-table=\"roofline\"");
+        assert_eq!(is_drawn, peaks.is_some());
+        if is_drawn {
+            let table = part(&dom, "data-table=\"roofline\"", "</table>");
+            // Of 16 and of 32 GF/s: memory would allow 40 and 60.
+            assert!(table.contains("<td>8</td><td>4</td><td>50 %</td><td>25 %</td>"), "{table}");
+        }
+    }
 }
 
 #[test]
@@ -340,7 +389,7 @@ fn a_page_compares_call_paths_with_those_of_an_earlier_recording() {
     let gone = "which took 9.002 µs in traced calls, now 12 µs. The recordings differ in length, so times before are \
                 scaled to as much time. Call paths that are gone: &lt;!--'&amp;amp;\\x1b[31m\\u{202e} (1 µs).";
     assert!(flame.contains(gone), "{flame}");
-    html(&second, &crate::Waits::new(), None, &Destination::Path { path, force: true, owner: None }).unwrap();
+    html(&second, &crate::Waits::new(), None, None, &Destination::Path { path, force: true, owner: None }).unwrap();
     assert!(!browsed(&second, "").unwrap().0.contains("Compared with"));
 }
 
@@ -453,9 +502,14 @@ fn another_file_is_not_replaced() {
     let path = folder.path().join("other.html");
     fs::write(&path, "mine").unwrap();
     let force = is_page(&path);
-    let error =
-        html(folder.path(), &crate::Waits::new(), None, &Destination::Path { path: path.clone(), force, owner: None })
-            .unwrap_err();
+    let error = html(
+        folder.path(),
+        &crate::Waits::new(),
+        None,
+        None,
+        &Destination::Path { path: path.clone(), force, owner: None },
+    )
+    .unwrap_err();
     assert!(error.to_string().ends_with("it exists"), "{error}");
     assert_eq!(fs::read_to_string(path).unwrap(), "mine");
 }

@@ -136,6 +136,55 @@ function matrix(rows, columns, cells, shown, about) {
   return el("div", { class: "wide" }, el("table", { class: "matrix" }, el("thead", {}, el("tr", {}, el("th", { class: "name" }), head)), el("tbody", {}, body)));
 }
 
+/** Operations per second over operations per byte, both logarithmic, below what the machine can do. */
+function drawRoofline() {
+  const section = byId("roofline");
+  const { roofline: points, peaks } = data;
+  if (points.length === 0 || !peaks) return section.remove();
+  const roof = (rates, intensity) => Math.min(peaks.gigaflops[rates], peaks.gigabytes[rates] * intensity);
+  hint("roofline", `Each function by its operations per byte and per second, below the peaks of ${peaks.host}: of one CPU and of all ${peaks.cpus}.`,
+    ` Operations: ${peaks.operations}. Memory: ${peaks.bytes}. Bytes are what a call reads and writes at least, so a function may be farther left.`);
+  const canvas = el("canvas", { role: "img", "aria-label": "Roofline" });
+  const [LEFT, BOTTOM, height] = [64, 22, 300];
+  const exponents = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
+  const [left, right] = exponents([...points.map((point) => point[2]), peaks.gigaflops.all / peaks.gigabytes.one, 0.1]);
+  const [low, high] = exponents([...points.map((point) => point[1]), peaks.gigaflops.all, peaks.gigaflops.one / 10]);
+  const draw = eachFrame(() => {
+    if (!canvas.isConnected) return;
+    const { context, width } = prepared(canvas, height);
+    const x = (intensity) => LEFT + (Math.log10(intensity) - left) / Math.max(right - left, 1) * (width - LEFT - 8);
+    const y = (speed) => height - BOTTOM - (Math.log10(speed) - low) / Math.max(high - low, 1) * (height - BOTTOM - 8);
+    context.font = "11.5px system-ui, sans-serif";
+    context.fillStyle = css("--soft");
+    for (let exponent = left; exponent <= right; exponent += 1) context.fillText(`${10 ** exponent} flops/byte`, x(10 ** exponent) + 2, height - 8);
+    for (let exponent = low; exponent <= high; exponent += 1) context.fillText(`${10 ** exponent} GF/s`, 4, y(10 ** exponent));
+    context.strokeStyle = css("--soft");
+    for (const rates of ["one", "all"]) {
+      context.beginPath();
+      for (let step = 0; step <= 200; step += 1) {
+        const intensity = 10 ** (left + (right - left) * step / 200);
+        context.lineTo(x(intensity), y(Math.max(roof(rates, intensity), 10 ** low)));
+      }
+      context.stroke();
+    }
+    for (const [id, speed, intensity] of points) {
+      context.fillStyle = css("--heat-to");
+      context.beginPath();
+      context.arc(x(intensity), y(speed), 4, 0, 2 * Math.PI);
+      context.fill();
+      context.fillText(functions[id].short, x(intensity) + 7, y(speed) + 4);
+    }
+  });
+  const decimals = (number) => number.toLocaleString("en-US", { maximumSignificantDigits: 3 });
+  const rows = points.map(([id, speed, intensity]) => [functionName(functions[id]), decimals(speed), decimals(intensity), `${decimals(100 * speed / roof("one", intensity))} %`, `${decimals(100 * speed / roof("all", intensity))} %`]);
+  const head = ["function", "GF/s", "flops/byte", "of one CPU's peak", "of all CPUs' peak"];
+  section.append(el("div", { class: "panel" }, canvas), el("div", { class: "wide" }, el("table", { "data-table": "roofline" },
+    el("thead", {}, el("tr", {}, head.map((text) => el("th", { scope: "col" }, text)))), el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell))))))));
+  on("theme", draw);
+  on("resize", draw);
+  draw();
+}
+
 function drawMessages() {
   const section = byId("messages");
   const { ranks, shared, cells } = data.messages;

@@ -99,6 +99,7 @@ drawTree();
 drawTimeline();
 drawLatency();
 drawBalance();
+drawRoofline();
 drawMessages();
 drawPlan();
 drawMissing();
