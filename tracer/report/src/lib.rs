@@ -43,6 +43,7 @@ pub mod html;
 pub mod info;
 mod key;
 mod measures;
+mod memory;
 mod notes;
 mod overhead;
 mod part;
@@ -78,6 +79,7 @@ use self::grouping::Grouping;
 use self::groups::Groups;
 pub use self::html::{html, html_since};
 use self::measures::Measures;
+use self::memory::Memory;
 pub use self::part::Part;
 use self::people::Note;
 use self::reading::Need;
@@ -129,6 +131,12 @@ pub enum Error {
          `--lib libmpi.so.40 --args`"
     )]
     NoMessages,
+    /// No call is known to allocate anything.
+    #[error(
+        "failed to report memory: no allocation is on record with its address; record with `--lib libc.so.6 --func \
+         '*alloc*' --func free --args`"
+    )]
+    NoAllocations,
     /// Rows of that kind have an order of their own.
     #[error("failed to sort by `{0}`: call trees and distributions are sorted by other figures")]
     SortByColumn(String),
@@ -302,6 +310,8 @@ pub struct Options {
     pub sort: Sort,
     /// The figure that rows are sorted by instead, by its heading: of those that not every report has.
     pub sort_by: Option<String>,
+    /// Show how much of the allocated memory was in use at the peak, and was not freed.
+    pub memory: bool,
     /// Leave out rows with less time.
     pub min: Option<Min>,
     /// The figures to show, by their headings; those that are usual where there are none.
@@ -458,6 +468,11 @@ fn sum_up_rows(
         // Call paths do not tell all call sites apart.
         need = Need::Calls;
     }
+    if options.memory && histogram.is_none() {
+        measures.memory = Some(Memory::new(trace)?);
+        // Sums do not say which block a call returned.
+        need = if need == Need::Paths { Need::Calls } else { need };
+    }
     let waiting = WaitingSums::new(trace, &options.waits);
     let waiting = if span.is_some() { waiting.of_part() } else { waiting };
     let (mut walk, mut waiting) = (Walk::new(measures), Walk::new(waiting));
@@ -465,7 +480,7 @@ fn sum_up_rows(
     let mut readers: Vec<&mut dyn CallReader> = vec![&mut walk];
     readers.extend(is_split.then_some(&mut waiting as &mut dyn CallReader));
     let shares = reading::read(trace, need, &mut readers)?;
-    let Measures { rows: mut groups, counting, distribution, .. } = walk.visitor;
+    let Measures { rows: mut groups, counting, distribution, memory, .. } = walk.visitor;
     let (mut remarks, mut efficiency) = (Vec::new(), None);
     let table = match (histogram, distribution) {
         (_, Some(distribution)) => {
@@ -478,6 +493,10 @@ fn sum_up_rows(
             remarks.extend(groups.unknown());
             let mut table = groups.table(*sort, losses);
             counting.add_to(&mut table);
+            if let Some(memory) = memory {
+                remarks.push(memory.note());
+                memory.add_to(&mut table);
+            }
             let grouping = groups.grouping();
             if let Some(row) = efficiency::worker(by).filter(|_| is_split) {
                 let times = JobTimes::new(trace, &waiting.visitor.setup)?;

@@ -8,6 +8,7 @@ use super::corrected::TracingSums;
 use super::counting::Counting;
 use super::distribution::Distribution;
 use super::key::RowId;
+use super::memory::Memory;
 use super::time::TimeRows;
 
 /// Rows with what else is known of their calls.
@@ -16,13 +17,14 @@ pub(super) struct Measures<'a, R> {
     tracing: Option<TracingSums<'a>>,
     pub(super) counting: Counting,
     pub(super) distribution: Option<Distribution>,
+    pub(super) memory: Option<Memory>,
 }
 
 impl<'a, R: TimeRows> Measures<'a, R> {
     /// Of the calls that ended later than `from`, if that is given.
     pub(super) fn new(rows: R, trace: &'a TraceSet, from: Option<Timestamp>) -> Measures<'a, R> {
         let tracing = TracingSums::new(trace, from);
-        Measures { rows, tracing, counting: Counting::new(trace), distribution: None }
+        Measures { rows, tracing, counting: Counting::new(trace), distribution: None, memory: None }
     }
 
     /// The same without counters.
@@ -43,6 +45,9 @@ impl<R: TimeRows> Visitor for Measures<'_, R> {
             self.counting.add(row, calls, caller);
             if let Some(distribution) = &mut self.distribution {
                 distribution.add(row, calls);
+            }
+            if let Some(memory) = &mut self.memory {
+                memory.add(row, calls);
             }
         }
         row

@@ -31,10 +31,11 @@ impl JobTimes {
                 let of_setup = |call: &&Call| setup.contains_key(&call.region);
                 batch.iter().filter(of_setup).for_each(|call| times.add(trace, call, setup[&call.region]));
             };
-            for batch in trace.calls_of(place).take(BATCHES) {
+            let mut batches = trace.calls_of(place);
+            for batch in batches.by_ref().take(BATCHES) {
                 look(batch?);
             }
-            for batch in trace.calls_of(place).rev().take(BATCHES) {
+            for batch in batches.rev().take(BATCHES) {
                 look(batch?);
             }
         }

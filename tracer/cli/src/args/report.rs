@@ -38,6 +38,13 @@ pub struct ReportArgs {
     #[arg(long, value_name = "TIME|SHARE", value_parser = parse_min)]
     min: Option<Min>,
 
+    /// Show how much memory of each row was in use at the peak, and was not freed; best with --by callsite
+    ///
+    /// Blocks are paired by their address over all threads. Record with `--lib libc.so.6 --func '*alloc*' --func free
+    /// --args`.
+    #[arg(long, conflicts_with_all = ["html", "histogram"])]
+    memory: bool,
+
     /// Show only calls that matching callers made: a name, a glob, a /regex/ or src:FILE; may be repeated
     ///
     /// The caller is the function that contains the call, traced or not, or one that is inlined there. `src:*/solver/*.c`
@@ -138,6 +145,7 @@ impl ReportArgs {
                 Some(Order::Column(title)) => Some(title.clone()),
                 Some(Order::Figure(_)) | None => None,
             },
+            memory: self.memory,
             min: self.min,
             columns: self.columns.clone(),
             histogram: self.histogram.clone(),
@@ -214,7 +222,7 @@ const SORT: [Choice<Sort>; 11] = [
 ];
 
 /// The headings of figures.
-const COLUMNS: [&str; 47] = [
+const COLUMNS: [&str; 50] = [
     "calls",
     "timed",
     "share",
@@ -262,6 +270,9 @@ const COLUMNS: [&str; 47] = [
     "mean bytes",
     "late sender",
     "late receiver",
+    "peak bytes",
+    "leaked bytes",
+    "leaks",
 ];
 
 pub(super) const EXAMPLES: &str = "\
