@@ -29,7 +29,7 @@ use super::{Outcome, cpu_time};
 const MOST_SHOWN: usize = 8;
 
 /// What a command took, and for how long it ran.
-type Ended = io::Result<(ProcessTotals, Duration)>;
+type CommandEnd = io::Result<(ProcessTotals, Duration)>;
 
 /// Runs the command; records no call.
 pub fn run(options: &Run) -> anyhow::Result<Outcome> {
@@ -62,7 +62,7 @@ pub fn run(options: &Run) -> anyhow::Result<Outcome> {
     Ok(Outcome::Command(shell_status(totals.status)))
 }
 
-fn wait(child: Child, begun: Instant, has_ended: Arc<AtomicBool>) -> JoinHandle<Ended> {
+fn wait(child: Child, begun: Instant, has_ended: Arc<AtomicBool>) -> JoinHandle<CommandEnd> {
     thread::spawn(move || {
         let totals = wait_with_totals(child);
         let time = begun.elapsed();
