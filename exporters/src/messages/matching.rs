@@ -94,7 +94,9 @@ impl MessageEnds {
                 MessageKind::Recv(transfer) => (RECEIVED, transfer, event.at, event.at.end),
                 MessageKind::Irecv { transfer, posted, .. } => (RECEIVED, transfer, posted, event.at.end),
                 MessageKind::IrecvRequest { .. } => {
-                    rank_of(event.at.location).map(|own| *open.entry(own).or_default() += 1);
+                    if let Some(own) = rank_of(event.at.location) {
+                        *open.entry(own).or_default() += 1;
+                    }
                     continue;
                 }
                 _ => continue,

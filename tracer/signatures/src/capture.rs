@@ -244,7 +244,7 @@ impl Wanted {
         let (bytes, offset, ctype) = match member {
             [] => (first.ctype.bytes(), 0, first.ctype.clone()),
             [WantedStep::Behind(name)] => {
-                let of = first.member(name).ok_or_else(|| self.no_member(name))?;
+                let of = first.member(name).ok_or_else(|| Cause::NoMember(name.clone()))?;
                 (first.ctype.bytes(), of.offset(), of.ctype.clone())
             }
             _ => return Err(CaptureFault::Wrong(format!("more than a member of the elements of `{}`", self.root))),
