@@ -179,13 +179,13 @@ static __always_inline void *thread_pointer(void)
 
 /*
  * Runs a part of a region's program: that of an entry, whose return address is in this slot, or, without registers,
- * that of a return. A loop without a function apart, because stacks are short.
+ * that of a return. Gives how many values could not be read. A loop without a function apart, because stacks are short.
  */
-static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, struct rt_values *values,
+static __noinline u32 fetch(struct pt_regs *ctx, struct rt_measured *measured, struct rt_values *values,
 			    const struct rt_program *program, u64 slot)
 {
 	bool is_stored = !ctx && measured->is_stored;
-	u32 i, end;
+	u32 i, end, unread = 0;
 
 	end = ctx ? program->enters : program->count;
 	for (i = 0; i < RT_FETCHES; i++) {
@@ -248,7 +248,7 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 			value = computed(fetch->op, word, value);
 		}
 		if (error) {
-			count_loss(program->region, RT_LOSS_UNREAD);
+			unread++;
 			continue;
 		}
 		values->failed &= ~(1u << i);
@@ -260,7 +260,7 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 							 (u64)((__s64)value >> unused) :
 							 value >> unused;
 	}
-	return 0;
+	return unread;
 }
 
 static __always_inline const struct rt_program *program_of(u32 region)
@@ -282,7 +282,7 @@ static __always_inline void fetch_at_entry(struct pt_regs *ctx, const struct rt_
 	values->waits = program->count > program->enters || program->sums;
 	values->lists = program->lists;
 	values->failed = ~0u;
-	fetch(ctx, hit->measured, values, program, hit->slot);
+	count_unread(hit->region, fetch(ctx, hit->measured, values, program, hit->slot));
 }
 
 /* The call returns: fetches the rest of its values, and adds up what is to be added up. */
@@ -296,7 +296,7 @@ static __noinline int fetch_at_return(struct rt_measured *measured, struct rt_va
 	program = program_of(region);
 	if (!program)
 		return 0;
-	fetch(0, measured, values, program, 0);
+	count_unread(region, fetch(0, measured, values, program, 0));
 	for (i = 0; i < RT_SUMS; i++) {
 		const struct rt_sum *sum = &program->sum[i];
 
