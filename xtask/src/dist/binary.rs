@@ -36,7 +36,9 @@ pub fn build(source: &Path, target: &Path) -> Result<PathBuf> {
     // The addresses that a position-independent program adjusts take a tenth of the room then.
     cargo.args(["--", "-Clink-arg=-Wl,-z,pack-relative-relocs"]);
     process::run(&mut cargo)?;
-    let binary = target.join(TARGET).join(PROFILE).join("rtrace");
+    let linked = target.join(TARGET).join(PROFILE).join("rtrace");
+    let binary = linked.with_extension("stripped");
+    process::run(Command::new("strip").arg("-o").arg(&binary).arg(&linked))?;
     let size = fs::metadata(&binary).with_context(|| format!("failed to find `{}`", binary.display()))?.len();
     let dynamic =
         process::output(Command::new("readelf").args(["--dynamic", "--program-headers", "--wide"]).arg(&binary))?;
