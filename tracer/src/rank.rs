@@ -56,6 +56,8 @@ pub fn directory_name(rank: &Rank) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     fn of(variables: &[(&str, &str)]) -> Option<Rank> {

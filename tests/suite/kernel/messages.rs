@@ -137,10 +137,9 @@ impl Labels {
         assert_eq!(known, id, "{label}");
         let members = logs.iter().find_map(|log| log.communicators.get(label)).unwrap();
         let communicator = &messages.communicators()[id.0 as usize];
-        let found = if communicator.others.is_some() && communicator.members != *members {
-            communicator.others.as_ref().unwrap()
-        } else {
-            &communicator.members
+        let found = match &communicator.others {
+            Some(others) if communicator.members != *members => others,
+            _ => &communicator.members,
         };
         assert_eq!(found, members, "{label}");
         assert_eq!(self.0.values().filter(|other| **other == id).count(), 1, "{label}: {:?}", self.0);
