@@ -2,7 +2,7 @@
 //!
 //! A [`Walk`] finds the caller of each call. What is made of that is up to its [`Visitor`]: it sees single calls and
 //! call paths alike, as [`Visited`]. [`Sums`] are what calls add up to in a row of a report, a function of the dashboard
-//! or a call path of a recording, and a [`PathTree`] has the call paths. Nothing here reads files or knows names.
+//! or a call path of a recording. Nothing here reads files or knows names.
 
 mod span;
 mod sums;
