@@ -149,39 +149,39 @@ program values
     i8 = n * 3000000000_long
     was = i8
     call integers(int(-n, 1), int(n * 100, 2), n - 7, i8, mod(n, 2) == 0, logical(mod(n, 2) == 1, 1))
-    call tell('__kinds_MOD_integers', 'i1 i2 i4 i8 l4 l1', &
+    call tell('kinds::integers', 'i1 i2 i4 i8 l4 l1', &
       [int(-n, long), n * 100_long, n - 7_long, was, 1_long - mod(n, 2), mod(n, 2) + 0_long])
-    call tell('__kinds_MOD_by_value', 'n k result', [n + 0_long, -5_long * n, by_value(n, -5_long * n) + 0_long])
+    call tell('kinds::by_value', 'n k result', [n + 0_long, -5_long * n, by_value(n, -5_long * n) + 0_long])
     target_value = n * 11
     p => target_value
     if (.not. allocated(q)) allocate(q)
     q = n + 2
-    call tell('__kinds_MOD_pointers', 'p q result', [loc(target_value), loc(q), pointers(p, q)])
-    call tell('__kinds_MOD_texts', 'a n b _a _b result', &
+    call tell('kinds::pointers', 'p q result', [loc(target_value), loc(q), pointers(p, q)])
+    call tell('kinds::texts', 'a n b _a _b result', &
       [0_long, n + 0_long, 0_long, 5_long, n + 0_long, texts('hello', n, repeat('x', n)) + 0_long], '* *')
-    call tell('__kinds_MOD_fixed_text', 'a n _a result', [0_long, n + 0_long, 5_long, fixed_text('ABCDE', n) + 0_long], '*')
+    call tell('kinds::fixed_text', 'a n _a result', [0_long, n + 0_long, 5_long, fixed_text('ABCDE', n) + 0_long], '*')
     s = text_result(n)
-    call tell('__kinds_MOD_text_result', '__result .__result n', [0_long, 8_long, n + 0_long], '*')
+    call tell('kinds::text_result', '__result .__result n', [0_long, 8_long, n + 0_long], '*')
     a = array_result(4)
-    call tell('__kinds_MOD_array_result', '__result n', [0_long, 4_long], '*')
-    call tell('__kinds_MOD_assumed_shape', 'a n result', [0_long, n + 0_long, assumed_shape(a, n) + 0_long], '*')
-    call tell('__kinds_MOD_explicit_shape', 'a n result', [loc(a), 3_long, explicit_shape(a, 3) + 0_long])
-    call tell('__kinds_MOD_maybe', 'n k result', [n + 0_long, 0_long, maybe(n) + 0_long], '-')
-    call tell('__kinds_MOD_maybe', 'n k result', [n + 0_long, -n + 0_long, maybe(n, -n) + 0_long])
+    call tell('kinds::array_result', '__result n', [0_long, 4_long], '*')
+    call tell('kinds::assumed_shape', 'a n result', [0_long, n + 0_long, assumed_shape(a, n) + 0_long], '*')
+    call tell('kinds::explicit_shape', 'a n result', [loc(a), 3_long, explicit_shape(a, 3) + 0_long])
+    call tell('kinds::maybe', 'n k result', [n + 0_long, 0_long, maybe(n) + 0_long], '-')
+    call tell('kinds::maybe', 'n k result', [n + 0_long, -n + 0_long, maybe(n, -n) + 0_long])
     call tell('by_pair', '?p_a ?p_b ?n result', &
       [n + 0_long, 10_long * n, n + 1_long, by_pair(pair(n, 10_long * n), n + 1) + 0_long])
     call tell('by_triple', 'n result', [n + 1_long, by_triple(triple([n, n], 2.0, 3.0), n + 1) + 0_long])
     o%a = n
-    call tell('__kinds_MOD_by_object', 'o n result', [loc(o), n + 0_long, by_object(o, n) + 0_long])
+    call tell('kinds::by_object', 'o n result', [loc(o), n + 0_long, by_object(o, n) + 0_long])
     z = complex_result((1d0, 2d0), n)
-    call tell('__kinds_MOD_complex_result', 'z n', [0_long, n + 0_long], '*')
-    call tell('__kinds_MOD_is_odd', 'n result', [n + 0_long, merge(1_long, 0_long, is_odd(n))])
-    call tell('__kinds_MOD_short_result', 'n result', [n + 0_long, short_result(n) + 0_long])
+    call tell('kinds::complex_result', 'z n', [0_long, n + 0_long], '*')
+    call tell('kinds::is_odd', 'n result', [n + 0_long, merge(1_long, 0_long, is_odd(n))])
+    call tell('kinds::short_result', 'n result', [n + 0_long, short_result(n) + 0_long])
     x = real_result(n, 2d0)
     if (x /= 2 * n .or. z /= (1, 2) * n .or. s == 'none') stop 1
-    call tell('__kinds_MOD_real_result', 'n x', [n + 0_long, 2_long])
-    call tell('__kinds_MOD_with_procedure', 'f n result', [loc(plus_one), n + 0_long, with_procedure(plus_one, n) + 0_long])
-    call tell('__kinds_MOD_plus_one', 'k result', [n + 0_long, n + 1_long])
+    call tell('kinds::real_result', 'n x', [n + 0_long, 2_long])
+    call tell('kinds::with_procedure', 'f n result', [loc(plus_one), n + 0_long, with_procedure(plus_one, n) + 0_long])
+    call tell('kinds::plus_one', 'k result', [n + 0_long, n + 1_long])
     call tell('external_one_', 'n x name _name result', &
       [n + 0_long, 2_long, 0_long, 3_long, external_one(n, 2d0, 'abc') + 0_long], '*')
     call tell('assumed_size_', 'n a result', [n + 0_long, 0_long, assumed_size(n, [n * 9]) + 0_long], '*')

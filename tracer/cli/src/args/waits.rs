@@ -72,7 +72,7 @@ mod tests {
         let error = |text| parse_waiting(text).map(|_| ()).unwrap_err();
         assert!(error("select").starts_with("expected LIBRARY:NAME"));
         assert!(error(":select").starts_with("expected LIBRARY:NAME"));
-        assert!(error("exe:select=tea").starts_with("nothing waits for `tea`: use communication, "));
+        assert!(error("exe:select=tea").starts_with("nothing waits for `tea`: use receive, "));
         assert_eq!(parse_waiting("exe:a::b=lock").map(|rule| rule.waits_for), Ok(Some(Wait::Lock)));
         assert_eq!(parse_waiting("exe:a").map(|rule| rule.waits_for), Ok(Some(Wait::Event)));
         assert_eq!(parse_working("exe:a").map(|rule| rule.waits_for), Ok(None));
