@@ -22,10 +22,17 @@ struct {
 	__type(value, struct rt_program);
 } fetch_programs SEC(".maps");
 
-/* A place that the verifier knows to be within bounds. */
-static __always_inline u32 word_at(u32 place)
+/*
+ * What is not below the end becomes another number. Both are u64. In assembly, as clang may test a copy, and the verifier
+ * of Linux 6.1 does not know that it is one.
+ */
+#define RT_BOUND(number, end, other)                                                                      \
+	asm volatile("if %0 < %1 goto +1\n\t%0 = %2" : "+r"(number) : "i"(end), "i"(other))
+
+static __always_inline u64 word_at(u64 place)
 {
-	return place < RT_WORDS ? place : 0;
+	RT_BOUND(place, RT_WORDS, 0);
+	return place;
 }
 
 /* Apart for each register: clang would merge the loads into one at a variable offset, which the verifier refuses. */
@@ -136,39 +143,39 @@ static __always_inline u32 listed(const struct rt_fetch *fetch, u64 elements)
 	return (__s64)elements < 0 ? 0 : elements < most ? elements : most;
 }
 
-/* Apart for each room, as with texts. */
-#define RT_READ_LIST(to, end, room)                                                                       \
+/*
+ * Apart for each room, as with texts. How many elements were read is in front of them. A place is brought within bounds
+ * first: the verifier of Linux 6.1 forgets what a test says of a register that is on the stack, too.
+ */
+#define RT_READ_LIST(words, end, room)                                                                    \
 	do {                                                                                              \
-		if (bytes > room)                                                                         \
-			bytes = room;                                                                     \
-		if (target < end - room / sizeof(u64))                                                    \
-			error = bpf_probe_read_user(&to[target + 1], bytes, address);                     \
+		u64 place = target;                                                                       \
+                                                                                                          \
+		RT_BOUND(place, (end) - (room) / sizeof(u64), 0);                                         \
+		RT_BOUND(bytes, (room) + 1, room);                                                        \
+		error = bpf_probe_read_user(&(words)[place + 1], bytes, address);                         \
+		(words)[place] = elements;                                                                \
 	} while (0)
 
-/* How many elements were read is in front of them. */
 static __always_inline long fetch_list(struct rt_values *values, const struct rt_fetch *fetch, bool is_entry,
 				       const void *address)
 {
 	struct rt_lists *at_return;
 	u32 elements = listed(fetch, values->word[word_at(fetch->number >> 16 & 255)]);
-	u32 bytes = elements * (fetch->number & 255), target = fetch->target;
-	long error = -1;
+	u64 bytes = (u64)elements * (fetch->number & 255), target = fetch->target;
+	long error;
 
 	if (is_entry) {
 		RT_READ_LIST(values->word, RT_WORDS, 128);
-		if (target < RT_WORDS)
-			values->word[target] = elements;
-	} else {
-		at_return = bpf_task_storage_get(&lists, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-		if (!at_return)
-			return -1;
-		if ((fetch->number >> 8 & 255) * (fetch->number & 255) <= 64)
-			RT_READ_LIST(at_return->word, RT_LISTED, 64);
-		else
-			RT_READ_LIST(at_return->word, RT_LISTED, 384);
-		if (target < RT_LISTED)
-			at_return->word[target] = elements;
+		return error;
 	}
+	at_return = bpf_task_storage_get(&lists, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!at_return)
+		return -1;
+	if ((fetch->number >> 8 & 255) * (fetch->number & 255) <= 64)
+		RT_READ_LIST(at_return->word, RT_LISTED, 64);
+	else
+		RT_READ_LIST(at_return->word, RT_LISTED, 384);
 	return error;
 }
 
@@ -179,13 +186,14 @@ static __always_inline void *thread_pointer(void)
 
 /*
  * Runs a part of a region's program: that of an entry, whose return address is in this slot, or, without registers,
- * that of a return. Gives how many values could not be read. A loop without a function apart, because stacks are short.
+ * that of a return. A loop without a function apart, because stacks are short. How many values could not be read is
+ * counted in memory, where the verifier does not tell one number from another.
  */
-static __noinline u32 fetch(struct pt_regs *ctx, struct rt_measured *measured, struct rt_values *values,
+static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, struct rt_values *values,
 			    const struct rt_program *program, u64 slot)
 {
 	bool is_stored = !ctx && measured->is_stored;
-	u32 i, end, unread = 0;
+	u32 i, end;
 
 	end = ctx ? program->enters : program->count;
 	for (i = 0; i < RT_FETCHES; i++) {
@@ -248,7 +256,7 @@ static __noinline u32 fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 			value = computed(fetch->op, word, value);
 		}
 		if (error) {
-			unread++;
+			measured->unread++;
 			continue;
 		}
 		values->failed &= ~(1u << i);
@@ -260,7 +268,7 @@ static __noinline u32 fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 							 (u64)((__s64)value >> unused) :
 							 value >> unused;
 	}
-	return unread;
+	return 0;
 }
 
 static __always_inline const struct rt_program *program_of(u32 region)
@@ -282,7 +290,9 @@ static __always_inline void fetch_at_entry(struct pt_regs *ctx, const struct rt_
 	values->waits = program->count > program->enters || program->sums;
 	values->lists = program->lists;
 	values->failed = ~0u;
-	count_unread(hit->region, fetch(ctx, hit->measured, values, program, hit->slot));
+	hit->measured->unread = 0;
+	fetch(ctx, hit->measured, values, program, hit->slot);
+	count_unread(hit->region, hit->measured->unread);
 }
 
 /* The call returns: fetches the rest of its values, and adds up what is to be added up. */
@@ -296,7 +306,9 @@ static __noinline int fetch_at_return(struct rt_measured *measured, struct rt_va
 	program = program_of(region);
 	if (!program)
 		return 0;
-	count_unread(region, fetch(0, measured, values, program, 0));
+	measured->unread = 0;
+	fetch(0, measured, values, program, 0);
+	count_unread(region, measured->unread);
 	for (i = 0; i < RT_SUMS; i++) {
 		const struct rt_sum *sum = &program->sum[i];
 

@@ -136,6 +136,7 @@ struct rt_measured {
 	u64 result; /* of the function that returns in it */
 	u32 result_bits; /* those that are known of it, from the lowest on */
 	u32 is_stored; /* memory may not be as that function left it */
+	u32 unread; /* values that could not be read at the hit under way */
 	u64 frame_pointer; /* of the function that calls in it */
 	/* Of counters that belong to a CPU: the counts when the thread last left one, */
 	u64 total[RT_COUNTERS];
