@@ -23,7 +23,7 @@ use super::{Outcome, interrupt, pick, processes};
 
 /// What tracing may take of the CPU time of running programs, unless another limit is named: whoever uses them did not ask for
 /// it.
-const DEFAULT_BUDGET: Percent = Percent(25_000);
+const DEFAULT_BUDGET: Percent = Percent(15_000);
 
 /// Children of the processes named may end while a recording is prepared: after so many times none are prepared for,
 /// and all get their probes as those do that come later.

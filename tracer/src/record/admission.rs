@@ -259,7 +259,7 @@ impl Looking<'_> {
         let own = (time - hit(&hits)).max(time * LEAST_OWN).max(1.0);
         let all = since(&begin, &self.counted(regions));
         let harm = hit(&all) + all.iter().sum::<u64>() as f64 * overhead::after(self.limit.costs);
-        thread::sleep(self.pause(harm / cpus));
+        thread::sleep(self.pause(harm / cpus + attach::locked_by(sites.len()).as_nanos() as f64));
         Ok(GroupCounts { is_cut_short: time < LOOK && hits.iter().sum::<u64>() >= ENOUGH, hits, own })
     }
 

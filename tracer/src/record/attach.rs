@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rtrace_bpf::wire::{
     PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, laps_cookie, pops_cookie, step_cookie, stub_cookie,
@@ -41,6 +42,23 @@ const CLOSED_TOGETHER: usize = 12;
 /// Links that are closed at a time while the program should not hit them any more, or where they are many: for each
 /// the kernel takes out a few sites, and then waits for a grace period of RCU, which all wait for together.
 const CLOSED_SOON: usize = 256;
+
+/// For so long the kernel locks the memory of a process to place a probe, and again to take it out: between 15 and 50 us
+/// were measured. A process that hits another probe meanwhile waits.
+const LOCKED: Duration = Duration::from_micros(25);
+
+/// While probes are placed in a process that runs, it is left alone for this many times as long as it was locked.
+const ALONE: u32 = 3;
+
+/// For how long a process is locked by placing so many probes and taking them out again.
+pub fn locked_by(sites: usize) -> Duration {
+    LOCKED * 2 * u32::try_from(sites).unwrap_or(u32::MAX)
+}
+
+/// Leaves processes alone in which so many probes were placed.
+pub fn leave_alone(sites: usize) {
+    thread::sleep(locked_by(sites) / 2 * ALONE);
+}
 
 /// Probes in place. Dropping them takes them out.
 #[derive(Default)]
@@ -171,7 +189,8 @@ impl Admitted {
     }
 
     /// The regions of a library by groups whose probes are placed and taken out together: each alone as long as links
-    /// are few. Those that are needed whatever they cost are a group.
+    /// are few. Those that are needed whatever they cost are a group. What is called comes last: the process waits at each hit
+    /// while others are placed.
     fn groups<'r>(&self, regions: &'r [PlannedRegion]) -> Vec<Vec<&'r PlannedRegion>> {
         let (needed, others): (Vec<_>, Vec<_>) = regions.iter().partition(|planned| planned.is_needed());
         let is_called = |planned: &&PlannedRegion| self.called.contains(&planned.region.id);
@@ -179,7 +198,7 @@ impl Admitted {
         let (called, quiet): (Vec<_>, Vec<_>) = placed.partition(is_called);
         let links = (MOST_GROUPS.min(host::allow_descriptors() / 4) / self.processes.max(1)).max(1);
         let together = quiet.len().div_ceil(links.saturating_sub(called.len()).max(1)).clamp(1, MOST_TOGETHER);
-        let groups = called.chunks(1).chain(quiet.chunks(together)).chain([&*needed]);
+        let groups = [&*needed].into_iter().chain(quiet.chunks(together)).chain(called.chunks(1));
         groups.filter(|group| !group.is_empty()).map(<[_]>::to_vec).collect()
     }
 }
@@ -265,8 +284,8 @@ pub fn detach_links<T: Send>(links: Vec<T>) {
 /// Takes probes out, so many links at a time.
 fn close<T: Send>(probes: Vec<T>, together: usize) {
     let threads = probes.len().min(together);
-    let rest = Mutex::new(probes);
-    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let rest = Mutex::new(probes.into_iter());
+    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| while next().map(drop).is_some() {});
@@ -347,6 +366,9 @@ pub fn attach(
         for regions in &groups {
             let mut placing = Placing { programs, path: file.path(), regions, pids, placed: Vec::new() };
             let refused = placing.entries()?;
+            if admitted.is_some() {
+                leave_alone(regions.len());
+            }
             let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
                 true => None,
                 false => {

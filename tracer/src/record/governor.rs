@@ -174,6 +174,8 @@ pub struct Governor<'a> {
     /// when one was chosen last.
     looked: Option<Instant>,
     paced: u64,
+    /// Seconds for which the probes of the last window locked each process.
+    stalled: f64,
     /// Windows that are over, whose probes are on their way out.
     past: Vec<(HashSet<RegionId>, Closing)>,
     /// How many regions the next one has, and the first of them.
@@ -207,6 +209,7 @@ impl<'a> Governor<'a> {
             window: WINDOW,
             looked: None,
             paced: 0,
+            stalled: 0.0,
             past: Vec::new(),
             in_window: FIRST_IN_WINDOW,
             first_in_window: RegionId(0),
@@ -467,6 +470,7 @@ impl<'a> Governor<'a> {
         let placing = Instant::now();
         let probes: Vec<Probes> = sites.iter().filter_map(place).collect();
         let placed = placing.elapsed();
+        self.stalled = attach::locked_by(throttled.len()).as_secs_f64();
         programs.set_window(true);
         let from = host::now().0;
         thread::sleep(self.window);
@@ -484,7 +488,8 @@ impl<'a> Governor<'a> {
     /// Chooses when the next window is due, by what was spent in and after the last one, which began then.
     fn pace(&mut self, begin: Instant) -> Result<(), Error> {
         let spent = self.context.programs.throttled_cost()?;
-        let more = spent.saturating_sub(std::mem::replace(&mut self.paced, spent)) as f64 / 1e9;
+        let hits = spent.saturating_sub(std::mem::replace(&mut self.paced, spent)) as f64 / 1e9;
+        let more = hits + self.stalled * self.cpu;
         let budget = self.context.budget.share();
         let share = (USED * budget - self.recorded() / self.cpu.max(LEAST_CPU)).max(WINDOWS_SHARE * budget);
         let pause = more / (share * self.left_by_vain().max(0.1));

@@ -191,7 +191,9 @@ pub fn record(
     followed.end();
     announcements.blind_children(&followed);
     let return_summary = return_sites.summary();
-    detach(return_sites.into_probes().into_iter().chain(followed.into_probes()).collect());
+    // What is hit goes first: a process waits at each hit while others are taken out.
+    let entries = followed.into_probes().into_iter().rev();
+    detach(return_sites.into_probes().into_iter().chain(entries).collect());
 
     let Drained { summary: drained, mut call_sites, calls } = drained?;
     inspected?;
@@ -320,7 +322,7 @@ impl<'a> Recording<'a> {
                 Subject::Command(_) => jump_candidates::among_files(self.setup.command_files),
             };
             return_sites.see_jumps(pid, &jumps)?;
-            return_sites.prime(pid, &files, time)?;
+            return_sites.prime(pid, &files, time, self.setup.how.budget.is_some())?;
         }
         Ok(())
     }

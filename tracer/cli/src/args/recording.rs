@@ -56,7 +56,7 @@ pub struct RecordingArgs {
     #[arg(long, value_name = "PATTERN", conflicts_with = "mode")]
     fold: Vec<Pattern>,
 
-    /// Limit tracing overhead to this share of the programs' CPU time, such as 5% [default: 25% for attach, none for run]
+    /// Limit tracing overhead to this share of the programs' CPU time, such as 5% [default: 15% for attach, none for run]
     ///
     /// `none` records every call at any cost. Otherwise rtrace throttles the functions that cost most: they have
     /// probes only for some milliseconds at a time. From these windows it derives a lower bound of their calls, and an upper

@@ -18,6 +18,7 @@ use rtrace_code::arrival;
 use rtrace_symbolizer::modules;
 
 use super::{FileId, ReturnSites};
+use crate::record::attach;
 use crate::record::callers::{CallerFile, LoadedFiles};
 use crate::record::gate::Execution;
 use crate::target;
@@ -186,11 +187,12 @@ impl Ahead {
 
 impl ReturnSites<'_> {
     /// Places the sites of direct calls in these files before the process runs on, those of its program first and then
-    /// of small files, not more than are worth it, and not for longer than that; those that it has stay as they are.
+    /// of small files, not more than are worth it, and not for longer than that; those that it has stay as they are. A
+    /// process that runs meanwhile is left alone between them where that is wanted (`is_gentle`).
     ///
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
-    pub fn prime(&mut self, pid: u32, files: &[CallerFile], time: Duration) -> Result<(), Error> {
+    pub fn prime(&mut self, pid: u32, files: &[CallerFile], time: Duration, is_gentle: bool) -> Result<(), Error> {
         let path = target::program_of(pid);
         let program = target::identity(&path).ok();
         let mapped = modules::of_process(pid).unwrap_or_default();
@@ -206,7 +208,11 @@ impl ReturnSites<'_> {
         {
             let begin = Instant::now();
             self.place_wanted(&wanted)?;
-            most = if begin.elapsed() < BATCH_TIME { most * 2 } else { (most / 2).max(1) };
+            if is_gentle {
+                attach::leave_alone(most);
+            } else {
+                most = if begin.elapsed() < BATCH_TIME { most * 2 } else { (most / 2).max(1) };
+            }
         }
         self.ahead.want_nothing(pid);
         Ok(())
