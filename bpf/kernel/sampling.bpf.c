@@ -14,6 +14,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* The lowest bits of `cs` in code of a process. */
 enum { USER_MODE = 3 };
 
+/* Whether each sample has its time, so that it is known what was mapped then. */
+const volatile u32 keeps_time;
+
 /* The processes that are meant. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -46,6 +49,8 @@ int note_place(struct bpf_perf_event_data *context)
 		place.address = context->regs.ip;
 	else
 		place.in_kernel = 1;
+	if (keeps_time)
+		place.time = bpf_ktime_get_ns();
 	/* Another CPU may add the place between a look and the update: then the second look finds it. */
 	for (int attempt = 0; attempt < 2; attempt++) {
 		count = bpf_map_lookup_elem(&places, &place);

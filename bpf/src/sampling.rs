@@ -1,45 +1,67 @@
 //! Where processes spend CPU time, found by clocks that interrupt the CPUs. No code of the processes is touched.
 
+use std::collections::HashSet;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{MapCore as _, MapFlags};
+use libbpf_rs::{Link, MapCore as _, MapFlags};
 
 use crate::Error;
 use crate::namespace;
-use crate::skeleton::sampling::SamplingSkelBuilder;
+use crate::skeleton::sampling::{SamplingSkel, SamplingSkelBuilder};
 use crate::wire::{self, PlaceKey};
 
 /// Entries that are read by one system call.
 const BATCH: u32 = 1024;
+
+/// How samples are taken.
+#[derive(Clone, Copy, Debug)]
+pub struct SamplingSetup {
+    /// Processes that are sampled at a time, at most.
+    pub processes: u32,
+    /// Different places that are noted until they are taken, at most.
+    pub places: u32,
+    /// Whether each sample is a place of its own, with its time.
+    pub keeps_time: bool,
+}
 
 /// What the clocks found.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     /// Each place with the number of samples there.
     pub places: Vec<(PlaceKey, u64)>,
-    /// Samples of further places, for which there was no room.
+    /// Samples so far of further places, for which there was no room.
     pub lost: u64,
 }
 
-/// Notes where `processes` are whenever one of the `clocks` ticks, as long as `meanwhile` takes. The clocks are
-/// performance events of one CPU each, which do not run yet; there is room for so many different places.
+/// Clocks that tick.
+pub struct Sampling<'a> {
+    skel: &'a SamplingSkel<'a>,
+    links: Vec<Link>,
+    processes: HashSet<u32>,
+    batch: u32,
+}
+
+/// Notes where processes are whenever one of the `clocks` ticks, as long as `meanwhile` takes. The clocks are
+/// performance events of one CPU each, which do not run yet.
 ///
 /// # Errors
-/// [`Error::Kernel`] where the kernel takes no such program, [`Error::Decode`].
-pub fn sample(processes: &[u32], room: u32, clocks: Vec<OwnedFd>, meanwhile: impl FnOnce()) -> Result<Samples, Error> {
+/// [`Error::Kernel`] where the kernel takes no such program, and what `meanwhile` says.
+pub fn sample<T>(
+    setup: SamplingSetup,
+    clocks: Vec<OwnedFd>,
+    meanwhile: impl FnOnce(Sampling<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
     let error = || Error::kernel("run a BPF program at the clocks of the CPUs");
     let mut storage = MaybeUninit::uninit();
     let mut open = SamplingSkelBuilder::default().open(&mut storage).map_err(error())?;
     let constants = open.maps.rodata_data.as_mut().expect("the program has read-only data");
     constants.id_namespace = namespace::of_ids();
-    open.maps.processes.set_max_entries(u32::try_from(processes.len()).unwrap_or(u32::MAX)).map_err(error())?;
-    open.maps.places.set_max_entries(room).map_err(error())?;
+    constants.keeps_time = setup.keeps_time.into();
+    open.maps.processes.set_max_entries(setup.processes).map_err(error())?;
+    open.maps.places.set_max_entries(setup.places).map_err(error())?;
     let skel = open.load().map_err(error())?;
-    for process in processes {
-        skel.maps.processes.update(&process.to_ne_bytes(), &[1], MapFlags::ANY).map_err(error())?;
-    }
     let attach = |clock: OwnedFd| {
         let link = skel.progs.note_place.attach_perf_event(clock.as_raw_fd())?;
         // The link closes it.
@@ -47,14 +69,50 @@ pub fn sample(processes: &[u32], room: u32, clocks: Vec<OwnedFd>, meanwhile: imp
         Ok(link)
     };
     let links = clocks.into_iter().map(attach).collect::<libbpf_rs::Result<Vec<_>>>().map_err(error())?;
-    meanwhile();
-    drop(links);
-    let read = || Error::kernel("read where the clocks found the processes");
-    let places = skel.maps.places.lookup_batch(BATCH.min(room), MapFlags::ANY, MapFlags::ANY).map_err(read())?;
-    let place = |(key, count): (Vec<u8>, Vec<u8>)| {
-        let count = count.try_into().map(u64::from_ne_bytes).unwrap_or_default();
-        wire::decode(&key).map(|place: PlaceKey| (place, count))
-    };
-    let places = places.map(place).collect::<Result<_, _>>()?;
-    Ok(Samples { places, lost: skel.maps.bss_data.as_deref().expect("the program has data").lost })
+    meanwhile(Sampling { skel: &skel, links, processes: HashSet::new(), batch: BATCH.min(setup.places) })
+}
+
+impl Sampling<'_> {
+    /// Samples these processes from now on, and no others.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] where there is no room for them.
+    pub fn follow(&mut self, processes: &[u32]) -> Result<(), Error> {
+        let error = || Error::kernel("choose the processes that are sampled");
+        let processes: HashSet<u32> = processes.iter().copied().collect();
+        let map = &self.skel.maps.processes;
+        for ended in self.processes.difference(&processes) {
+            map.delete(&ended.to_ne_bytes()).map_err(error())?;
+        }
+        for new in processes.difference(&self.processes) {
+            map.update(&new.to_ne_bytes(), &[1], MapFlags::ANY).map_err(error())?;
+        }
+        self.processes = processes;
+        Ok(())
+    }
+
+    /// The samples since the last call.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] where they cannot be read, [`Error::Decode`].
+    pub fn take(&self) -> Result<Samples, Error> {
+        let error = Error::kernel("read where the clocks found the processes");
+        let maps = &self.skel.maps;
+        let places = maps.places.lookup_and_delete_batch(self.batch, MapFlags::ANY, MapFlags::ANY).map_err(error)?;
+        let place = |(key, count): (Vec<u8>, Vec<u8>)| {
+            let count = count.try_into().map(u64::from_ne_bytes).unwrap_or_default();
+            wire::decode(&key).map(|place: PlaceKey| (place, count))
+        };
+        let places = places.map(place).collect::<Result<_, _>>()?;
+        Ok(Samples { places, lost: maps.bss_data.as_deref().expect("the program has data").lost })
+    }
+
+    /// Stops the clocks, and gives the samples since the last call.
+    ///
+    /// # Errors
+    /// As [`take`](Sampling::take).
+    pub fn end(mut self) -> Result<Samples, Error> {
+        self.links.clear();
+        self.take()
+    }
 }

@@ -10,9 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, Context, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId,
-    Location, LocationId, Loss, Metric, Missed, PathProfile, Process, Reading, Region, RegionId, Sample, Summary,
-    Timestamp, Untimed, ValueBatch, ValueColumn,
+    Batch, Call, CallSite, CallSiteId, Context, CpuSamples, Estimate, Event, EventKind, FoldedPath, Header, Library,
+    LibraryId, Location, LocationId, Loss, Metric, Missed, PathProfile, Process, Reading, Region, RegionId, Sample,
+    Summary, Timestamp, Untimed, ValueBatch, ValueColumn,
 };
 
 use crate::file::{self, Decoder};
@@ -42,6 +42,7 @@ pub struct Trace {
     events: Vec<RowGroup>,
     profile: Vec<PathProfile>,
     estimates: Vec<Estimate>,
+    cpu_samples: Vec<CpuSamples>,
     samples: Vec<RowGroup>,
     warnings: Vec<Warning>,
 }
@@ -143,6 +144,7 @@ impl Trace {
             events,
             profile: read_optional_table(path)?,
             estimates,
+            cpu_samples: read_optional_table(path)?,
             samples,
             warnings,
         };
@@ -220,6 +222,11 @@ impl Trace {
     /// The calls without a record, by location and region. Empty without a budget.
     pub fn estimates(&self) -> &[Estimate] {
         &self.estimates
+    }
+
+    /// Where CPU time was spent, by process and place. Empty where it was not sampled.
+    pub fn cpu_samples(&self) -> &[CpuSamples] {
+        &self.cpu_samples
     }
 
     /// All metrics, by id; those whose scope is the call are in the order of readings.

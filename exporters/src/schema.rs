@@ -8,6 +8,7 @@ mod call_site;
 pub(crate) mod cell;
 pub(crate) mod column;
 mod context;
+mod cpu_sample;
 mod definition;
 mod estimate;
 mod event;

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, ClockAnchor, Context, ContextId, Estimate, Event, EventKind, FoldedPath, Header,
-    Library, LibraryId, Location, LocationId, Loss, Metric, PathProfile, Process, Region, RegionId, ReturnSites,
-    Sample, Summary, Timestamp, Untimed, ValueColumn,
+    Batch, Call, CallSite, CallSiteId, ClockAnchor, Context, ContextId, CpuSamples, Estimate, Event, EventKind,
+    FoldedPath, Header, Library, LibraryId, Location, LocationId, Loss, Metric, PathProfile, Process, Region, RegionId,
+    ReturnSites, Sample, Summary, Timestamp, Untimed, ValueColumn,
 };
 
 use crate::overview::StoredOverview;
@@ -362,6 +362,12 @@ impl TraceSet {
     /// The calls without a record, trace after trace.
     pub fn estimates(&self) -> impl Iterator<Item = Estimate> {
         self.parts.iter().flat_map(|part| part.trace.estimates().iter().map(|estimate| part.estimate(*estimate)))
+    }
+
+    /// Where CPU time was spent, trace after trace. Empty where it was not sampled.
+    pub fn cpu_samples(&self) -> impl Iterator<Item = CpuSamples> {
+        let in_set = |part: &SetMember, of: CpuSamples| CpuSamples { call_site: part.call_site(of.call_site), ..of };
+        self.parts.iter().flat_map(move |part| part.trace.cpu_samples().iter().map(move |&of| in_set(part, of)))
     }
 
     /// What is known to be missing, of all traces.

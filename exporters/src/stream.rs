@@ -60,7 +60,8 @@ impl StreamEncoder {
             Definition::Metric(metric) => {
                 self.metrics.insert(metric.id, metric.clone());
             }
-            Definition::Process(_) | Definition::CallSite(_) | Definition::Context(_) | Definition::ValueColumn(_) => {}
+            Definition::Process(_) | Definition::CallSite(_) | Definition::Context(_) => {}
+            Definition::ValueColumn(_) | Definition::CpuSamples(_) => {}
         }
     }
 

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, Context, ContextId, Definition, Estimate, Event, FoldedPath, Header, Library,
-    LibraryId, Location, LocationId, Metric, MetricId, PathId, PathProfile, Process, Region, RegionId, Sample, Sink,
-    SinkError, Summary, Timestamp, ValueBatch, ValueColumn,
+    Batch, Call, CallSite, CallSiteId, Context, ContextId, CpuSamples, Definition, Estimate, Event, FoldedPath, Header,
+    Library, LibraryId, Location, LocationId, Metric, MetricId, PathId, PathProfile, Process, Region, RegionId, Sample,
+    Sink, SinkError, Summary, Timestamp, ValueBatch, ValueColumn,
 };
 
 use crate::directory::{Directory, Lock};
@@ -62,6 +62,8 @@ pub struct TraceWriter {
     events: Segments<Event>,
     /// Present once there is a profile: recordings without have no such file.
     profile: Option<IdTable<(LocationId, PathId), PathProfile>>,
+    /// Present where CPU time is sampled.
+    cpu_samples: Option<IdTable<(Option<u32>, Option<CallSiteId>), CpuSamples>>,
     /// Present where a budget has taken probes out.
     estimates: Option<IdTable<(LocationId, RegionId), Estimate>>,
     samples: Segments<Sample>,
@@ -101,6 +103,7 @@ impl TraceWriter {
             events: Segments::create(&directory)?,
             profile: None,
             estimates: None,
+            cpu_samples: None,
             samples: Segments::create(&directory)?,
             published: Instant::now(),
             began: Instant::now(),
@@ -148,6 +151,9 @@ impl TraceWriter {
         }
         if let Some(estimates) = &mut self.estimates {
             estimates.publish(&self.directory)?;
+        }
+        if let Some(samples) = &mut self.cpu_samples {
+            samples.publish(&self.directory)?;
         }
         self.published = Instant::now();
         self.written = self.taken;
@@ -283,6 +289,10 @@ impl Sink for TraceWriter {
             Definition::ValueColumn(column) => {
                 let columns = self.value_columns.get_or_insert_with(IdTable::new);
                 columns.put((column.region, column.position), column);
+            }
+            Definition::CpuSamples(samples) => {
+                let table = self.cpu_samples.get_or_insert_with(IdTable::new);
+                table.put((samples.pid, samples.call_site), samples);
             }
         }
         Ok(())

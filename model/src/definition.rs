@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallSite, Context, FunctionEvent, LibraryId, LocationId, Metric, RegionId, Timestamp, ValueColumn};
+use crate::{
+    CallSite, Context, CpuSamples, FunctionEvent, LibraryId, LocationId, Metric, RegionId, Timestamp, ValueColumn,
+};
 
 /// One ELF object file that traced processes map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,6 +210,8 @@ pub enum Definition {
     Context(Context),
     /// A value that the calls of a region have.
     ValueColumn(ValueColumn),
+    /// Where CPU time was spent.
+    CpuSamples(CpuSamples),
 }
 
 #[cfg(test)]

@@ -38,6 +38,9 @@ pub struct Header {
     /// What tracing costs on this machine, by kind of site; empty where it was not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calibration: Vec<CallCost>,
+    /// Samples of CPU time that each CPU took in a second of work, where it took some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<u32>,
     /// Present where the trace is a part of a longer recording: calls before its begin and after its end were not kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,

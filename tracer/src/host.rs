@@ -72,6 +72,7 @@ pub fn header(mechanism: &str, budget: Option<Percent>, command: &[OsString], ca
         boot_id: boot_id(),
         rank: rank::from_environment(),
         calibration,
+        sampling: None,
         window: None,
     }
 }

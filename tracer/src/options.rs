@@ -59,6 +59,8 @@ pub struct Options {
     pub ends_with_first: bool,
     /// Whether probes are placed in every process that maps the libraries, so that children miss no call.
     pub everywhere: bool,
+    /// Samples of CPU time that each CPU takes in a second of work; none if it is absent.
+    pub sampling: Option<u32>,
     /// Whether processes and machine are measured once a second.
     pub samples: bool,
     /// Commands that write further metrics.
@@ -95,6 +97,7 @@ impl Default for Options {
             lacks_children: false,
             ends_with_first: false,
             everywhere: false,
+            sampling: None,
             samples: false,
             plugins: Vec::new(),
             user: None,

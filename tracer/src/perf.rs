@@ -1,5 +1,6 @@
 //! The kernel's performance events, for what BPF does not report.
 
+pub mod clocks;
 pub mod mappings;
 
 use std::io;

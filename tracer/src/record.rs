@@ -6,6 +6,7 @@ pub(crate) mod attach;
 pub mod calibration;
 pub(crate) mod callers;
 pub(crate) mod contexts;
+pub(crate) mod cpu_clock;
 pub(crate) mod family;
 pub(crate) mod gate;
 pub(crate) mod governor;

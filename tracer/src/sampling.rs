@@ -11,24 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use rtrace_bpf::{Samples, online_cpus};
+use rtrace_bpf::Samples;
 use rtrace_model::RegionId;
 use rtrace_plan::PlannedLibrary;
 use rtrace_symbolizer::Error;
 use rtrace_symbolizer::address_space::{AddressSpace, FileId};
 use rtrace_symbolizer::modules::{self, Module};
 
-use crate::perf;
+use crate::perf::clocks;
 use crate::session;
 
 /// CPU time between two samples of one CPU: no whole number of the periods of other timers, the kernel's and those of
 /// profilers, which would keep step with it and interrupt always just before it or just behind it.
 const PERIOD: Duration = Duration::from_nanos(1_017_071);
-
-/// Different places for which there is room at most; some 100 bytes each.
-const MOST_PLACES: u128 = 1 << 18;
-const FEWEST_PLACES: u128 = 1 << 10;
 
 /// Between two looks at whether it is to end sooner.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -148,21 +143,16 @@ pub fn sample_command(
 
 /// Takes samples for this time, or until it `is_over`; gives for how long.
 fn take(pids: &[u32], duration: Duration, mut is_over: impl FnMut() -> bool) -> anyhow::Result<(Samples, Duration)> {
-    let cpus = online_cpus()?;
-    let refused = "failed to sample where CPU time is spent: the kernel refuses a clock for it";
-    let clocks = cpus.iter().map(|&cpu| perf::clock(cpu, PERIOD)).collect::<Result<_, _>>().context(refused)?;
-    let ticks = (duration.as_nanos() / PERIOD.as_nanos()).saturating_mul(cpus.len() as u128);
-    let room = u32::try_from(ticks.clamp(FEWEST_PLACES, MOST_PLACES)).expect("it is within these bounds");
-    let mut time = Duration::ZERO;
-    let samples = rtrace_bpf::sample(pids, room, clocks, || {
+    let processes = u32::try_from(pids.len()).unwrap_or(u32::MAX);
+    clocks::with_clocks(PERIOD, (processes, duration, false), |mut sampling| {
+        sampling.follow(pids)?;
         let begun = Instant::now();
         while !is_over() && begun.elapsed() < duration {
             thread::sleep(PATIENCE.min(duration - begun.elapsed().min(duration)));
         }
-        time = begun.elapsed();
+        let time = begun.elapsed();
+        Ok((sampling.end()?, time))
     })
-    .context("failed to sample where CPU time is spent")?;
-    Ok((samples, time))
 }
 
 /// In which files the places are, by what the processes mapped before and what they map now.

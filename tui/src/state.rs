@@ -247,7 +247,7 @@ impl State {
                 self.processes.insert(process.pid, Arc::from(process.name()));
             }
             Definition::ValueColumn(column) => self.values.define(column),
-            Definition::CallSite(_) | Definition::Context(_) => {}
+            Definition::CallSite(_) | Definition::Context(_) | Definition::CpuSamples(_) => {}
         }
     }
 

@@ -541,6 +541,7 @@ struct rt_loss_key {
 /* Where the clock of a CPU found a process. */
 struct rt_place {
 	u64 address; /* of the instruction; 0 in the kernel */
+	u64 time;    /* of the sample; 0 where samples of one place are counted together */
 	u32 process;
 	u32 in_kernel;
 };

@@ -115,6 +115,8 @@ ids! { LibraryId RegionId LocationId MetricId CallSiteId PathId }
 nullable_cells! {
     u32: cells => column::optional_int32(cells.copied()), columns, name => columns.added_int32(name);
     u64: cells => column::optional_int64(cells.copied()), columns, name => columns.added_int64(name);
+    CallSiteId: cells => column::optional_int32(cells.map(|id| id.map(|id| id.0))),
+        columns, name => Ok(columns.added_int32(name)?.into_iter().map(|id| id.map(CallSiteId)).collect());
     i32: cells => Arc::new(Int32Array::from_iter(cells.copied())), columns, name => columns.optional_int32(name);
     Timestamp: cells => column::optional_int64(cells.map(|time| time.map(|time| time.0))),
         columns, name => Ok(columns.optional_int64(name)?.into_iter().map(|time| time.map(Timestamp)).collect());

@@ -56,6 +56,8 @@ impl KeptDefinitions {
             Definition::ValueColumn(column) => {
                 self.value_columns.insert((column.region, column.position), column);
             }
+            // They are of the whole recording, and of no window.
+            Definition::CpuSamples(_) => {}
         }
     }
 

@@ -18,7 +18,7 @@ use std::thread::ScopedJoinHandle;
 use anyhow::Context as _;
 use rtrace_bpf::Programs;
 use rtrace_code::arrival::Keeps;
-use rtrace_model::{CallCost, Definition, EventKind, ExitPolicy, Item, MetricId, Region, Sink, Summary};
+use rtrace_model::{CallCost, Definition, EventKind, ExitPolicy, Header, Item, MetricId, Region, Sink, Summary};
 use rtrace_plan::Plan;
 use rtrace_symbolizer::lines::Lines;
 use rtrace_symbolizer::modules::{self, Module};
@@ -35,6 +35,7 @@ use crate::record::admission::{self, Limit};
 use crate::record::attach::{self, Admitted, Attachment, detach};
 use crate::record::callers::{self, CallerFile, Executed, TracedFunctions};
 use crate::record::contexts::{ContextTables, Contexts, FoundContexts};
+use crate::record::cpu_clock::CpuClock;
 use crate::record::family::Followed;
 use crate::record::gate::Gate;
 use crate::record::governor::{Governor, GovernorContext};
@@ -125,9 +126,12 @@ pub fn record(
             let mut watching = Watching::new(&programs, setup.watches, setup.how.follow);
             let held = recording.begin_watching(&mut watching)?;
             recording.any_runs()?;
+            let start_clock = |hertz| CpuClock::start(scope, hertz, recording.pids.clone());
+            let cpu_clock = setup.how.sampling.map(start_clock).transpose()?;
             // Until here a failure leaves no trace behind.
             let (mechanism, budget) = (setup.mechanism.name(), setup.how.budget);
-            pipeline.send(Item::Begin(host::header(mechanism, budget, setup.command, costs.clone())));
+            let header = host::header(mechanism, budget, setup.command, costs.clone());
+            pipeline.send(Item::Begin(Header { sampling: setup.how.sampling, ..header }));
             pipeline.send(Item::Define(metrics.into_iter().map(Definition::Metric).collect()));
             let mut cost = match budget {
                 Some(_) => CostWatch::Governor(&governing),
@@ -175,6 +179,7 @@ pub fn record(
                 feed,
                 watching,
                 samplers,
+                cpu_clock,
                 cost,
                 members,
                 unprobed,

@@ -4,6 +4,7 @@
 
 mod call_sites;
 mod check;
+mod cpu_times;
 mod open;
 mod paths;
 mod processes;
@@ -17,13 +18,14 @@ use rtrace_bpf::wire::{
     AccessRecord, CallRecord, CallWords, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey,
     NO_CONTEXT, NO_REGION, ReadingRecord, UntimedCode, comm,
 };
-use rtrace_bpf::{Error, Programs, Records};
+use rtrace_bpf::{Error, Programs, Records, Samples};
 use rtrace_model::{
     Batch, Call, ContextId, Definition, Ending, Estimate, Event, EventKind, Item, Location, LocationId, Loss,
     LossReason, Metric, Missed, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
 };
 
 pub use self::call_sites::CallSites;
+use self::cpu_times::CpuTimes;
 use self::open::OpenCalls;
 use self::paths::Paths;
 use self::processes::Processes;
@@ -87,6 +89,7 @@ pub struct Source<'a> {
     locations: HashMap<u32, Location>,
     processes: Processes,
     call_sites: CallSites,
+    cpu_times: CpuTimes,
     spaces: AddressSpaces,
     bad_records: u64,
     reported: HashMap<(LossReason, Option<RegionId>), u64>,
@@ -129,6 +132,7 @@ impl<'a> Source<'a> {
             locations: HashMap::default(),
             processes: Processes::new(kinds.spaces.history().clone()),
             call_sites: CallSites::new(programs.levels() > 0, kinds.spaces.share()),
+            cpu_times: CpuTimes::default(),
             spaces: kinds.spaces.share(),
             bad_records: 0,
             reported: HashMap::default(),
@@ -276,6 +280,31 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
+    /// Takes samples of CPU time.
+    ///
+    /// # Errors
+    /// A map cannot be read.
+    pub fn sampled(&mut self, samples: &Samples) -> Result<(), Error> {
+        if samples.places.is_empty() && samples.lost == 0 {
+            return Ok(());
+        }
+        self.catch_up()?;
+        for &(place, count) in &samples.places {
+            let (pid, address) = (place.process, place.address);
+            if place.in_kernel != 0 {
+                self.cpu_times.add(pid, None, count);
+                continue;
+            }
+            let space = self.programs.space(pid)?;
+            let found = self.call_sites.sampled(pid, space, address, Timestamp(place.time));
+            let define = || self.call_sites.in_no_file(pid, address);
+            let site = found.unwrap_or_else(|| self.cpu_times.outside_files((pid, address), define));
+            self.cpu_times.add(pid, Some(site), count);
+        }
+        self.cpu_times.lose(samples.lost);
+        Ok(())
+    }
+
     /// Hears of all that was mapped before the calls that were read began. What the kernel side knows of addresses at which
     /// there is something else, it forgets.
     fn catch_up(&mut self) -> Result<(), Error> {
@@ -409,6 +438,7 @@ impl<'a> Source<'a> {
     fn announce_call_sites(&mut self) {
         self.bad_records += self.call_sites.add_contexts(self.kinds.contexts.take());
         self.pipeline.send(Item::Define(self.call_sites.announce()));
+        self.pipeline.send(Item::Define(self.cpu_times.announce()));
     }
 
     /// Tells the sinks which call paths have more calls than before.

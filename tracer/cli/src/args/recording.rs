@@ -123,12 +123,20 @@ pub struct RecordingArgs {
 
     /// Count accesses to this global variable on every call; up to 4 times
     ///
-    /// [LIB:]SYMBOL[:w|rw][:unsigned|signed|float], such as `errors`, `libz.so:errors:rw` or `exe:ns::total:w:float`.
-    /// SYMBOL is a variable of 1, 2, 4 or 8 bytes in the program or in a traced library. `w` counts writes, `rw` reads
+    /// [LIB:]SYMBOL[+OFFSET/SIZE][:w|rw][:unsigned|signed|float], such as `errors`, `libz.so:errors:rw` or
+    /// `exe:ns::total:w:float`. SYMBOL is a variable of 1, 2, 4 or 8 bytes in the program or in a traced library; of an array
+    /// or structure, `exe:grid+16/8` is the part of 8 bytes from byte 16 on. `w` counts writes, `rw` reads
     /// and writes. With a type, rtrace also records the value after each write. Uses hardware watchpoints; each access
     /// costs a few microseconds.
     #[arg(long = "watch", value_name = "VARIABLE")]
     watches: Vec<watch::Name>,
+
+    /// Sample where the programs spend CPU time, so many times a second on each CPU, such as 99
+    ///
+    /// Calls stay exact; samples say what runs between and within them, in all code. `rtrace report --by cpu` shows them, and
+    /// each report says which part of the CPU time is in which library.
+    #[arg(long, value_name = "HERTZ", value_parser = value_parser!(u32).range(1..=1_000), conflicts_with = "keep")]
+    sampling: Option<u32>,
 
     /// Sample memory, CPU time and I/O of the processes once a second [default]
     ///
@@ -206,6 +214,7 @@ impl RecordingArgs {
             lacks_children: follow && !self.follow(follow) && !self.no_follow,
             ends_with_first: self.first,
             everywhere: self.everywhere,
+            sampling: self.sampling,
             samples: self.sample_metrics || !self.no_sample_metrics,
             plugins: self.metric_plugins.clone(),
             helper_user: self.helper_user()?,

@@ -15,6 +15,7 @@ use super::notice::Notice;
 use crate::host;
 use crate::record::admission::Limit;
 use crate::record::attach::Attachment;
+use crate::record::cpu_clock::CpuClock;
 use crate::record::late_loads::{LateLoad, LateLoadFeed, MissedLibrary};
 use crate::record::pipeline::Pipeline;
 use crate::record::source::{Change, Drained, Source};
@@ -64,6 +65,8 @@ pub struct ReadLoop<'r, 'a, 'p> {
     pub feed: LateLoadFeed,
     pub watching: Watching<'r>,
     pub samplers: &'r mut Samplers,
+    /// Where CPU time is sampled.
+    pub cpu_clock: Option<CpuClock<'r>>,
     pub cost: CostWatch<'r>,
     pub members: Members<'r>,
     /// Libraries that get no probes any more, since that was told.
@@ -92,6 +95,9 @@ impl ReadLoop<'_, '_, '_> {
         for kind in self.watching.finish()? {
             self.announcements.event(kind);
         }
+        if let Some(clock) = self.cpu_clock.take() {
+            clock.finish()?.iter().try_for_each(|samples| self.source.sampled(samples))?;
+        }
         self.source.pass()?;
         let begun = self.begun();
         let missed = self.feed.finish(self.source.living(), begun);
@@ -116,6 +122,9 @@ impl ReadLoop<'_, '_, '_> {
         while !is_over(self) {
             thread::sleep(READ_PERIOD);
             self.source.pass()?;
+            for samples in self.cpu_clock.iter().flat_map(CpuClock::heard) {
+                self.source.sampled(&samples)?;
+            }
             self.announcements.samples(self.samplers);
             self.follow_processes()?;
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
@@ -148,6 +157,9 @@ impl ReadLoop<'_, '_, '_> {
         }
         if self.source.has_other_processes() {
             followed.keep(&self.source.living());
+            if let Some(clock) = &self.cpu_clock {
+                clock.follow(self.source.living());
+            }
             let begun = self.begun();
             self.feed.set_processes(self.source.living(), begun, self.members.take_joined());
         }

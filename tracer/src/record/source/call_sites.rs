@@ -127,6 +127,24 @@ impl CallSites {
         Some(id)
     }
 
+    /// The place of a sample: the byte behind the address, as the place of a call is behind it. `space`: that of the process,
+    /// if it still runs. None for code in no file of a process of which no more is known than its history.
+    pub fn sampled(&mut self, pid: u32, space: Option<u32>, address: u64, time: Timestamp) -> Option<CallSiteId> {
+        let behind = address.saturating_add(1);
+        if let Some(space) = space {
+            return self.at(pid, space, behind, time);
+        }
+        // That something else is mapped now is true of a process that has ended.
+        let was = self.spaces.history().at(pid, address, time).map(|(piece, _)| (piece, Some(time)));
+        let (file, path, offset) = self.find(pid, (0, behind), Some(&was?))?;
+        Some(self.in_file(pid, file, path, offset))
+    }
+
+    /// A place of which nothing is known but its address.
+    pub fn in_no_file(&mut self, pid: u32, address: u64) -> CallSiteId {
+        self.define(pid, None, CallSite { offset: address.saturating_add(1), ..CallSite::default() })
+    }
+
     /// Something else is mapped at these addresses: what returns to them from then on returns to other code.
     pub fn replaced(&mut self, replaced: &Replaced) {
         let is_meant =

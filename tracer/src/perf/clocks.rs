@@ -1,0 +1,31 @@
+//! Clocks on the CPUs, each of which notes where the processes are whenever its CPU has worked for a time.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rtrace_bpf::{Sampling, SamplingSetup, online_cpus};
+
+use super::clock;
+
+/// Different places for which there is room at most; some 100 bytes each.
+const MOST_PLACES: u128 = 1 << 18;
+const FEWEST_PLACES: u128 = 1 << 10;
+
+/// Lets a clock on each CPU tick whenever that has worked for so long, as long as `meanwhile` takes. There is room for so
+/// many processes, and for the samples of so long; these have their times if that is asked for.
+///
+/// # Errors
+/// The kernel refuses clocks or a program that they start, and what `meanwhile` says.
+pub fn with_clocks<T>(
+    period: Duration,
+    (processes, length, keeps_time): (u32, Duration, bool),
+    meanwhile: impl FnOnce(Sampling<'_>) -> Result<T, rtrace_bpf::Error>,
+) -> anyhow::Result<T> {
+    let cpus = online_cpus()?;
+    let refused = "failed to sample where CPU time is spent: the kernel refuses a clock for it";
+    let clocks = cpus.iter().map(|&cpu| clock(cpu, period)).collect::<Result<_, _>>().context(refused)?;
+    let ticks = (length.as_nanos() / period.as_nanos().max(1)).saturating_mul(cpus.len() as u128);
+    let places = u32::try_from(ticks.clamp(FEWEST_PLACES, MOST_PLACES)).expect("it is within these bounds");
+    let setup = SamplingSetup { processes, places, keeps_time };
+    rtrace_bpf::sample(setup, clocks, meanwhile).context("failed to sample where CPU time is spent")
+}
