@@ -57,7 +57,7 @@ impl Watches {
     pub fn new(watches: Vec<Watch>, libraries: Vec<String>, first: MetricId) -> Watches {
         let mut ids = (first.0..).map(MetricId);
         let value_of = |watch: &Watch| {
-            let name = format!("value/{}", watch.name.symbol);
+            let name = format!("value/{}", watch.name.variable());
             watch.name.values.and_then(|_| Some(metric(ids.next()?, name, Scope::Thread, Span::Point)))
         };
         let values = watches.iter().map(value_of).collect();

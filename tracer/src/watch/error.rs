@@ -72,7 +72,9 @@ impl Error {
                  `nm FILE` and `nm -D FILE` list variables, if the file is not stripped",
             ),
             Error::Ambiguous { .. } => Some("name one with LIB:SYMBOL; LIB is `exe` for the program itself"),
-            Error::Unfit { .. } => Some("watch another variable: one of 1, 2, 4 or 8 bytes that all threads share"),
+            Error::Unfit { .. } => Some(
+                "watch another variable, of 1, 2, 4 or 8 bytes that all threads share, or a part of it: SYMBOL+OFFSET/SIZE",
+            ),
             Error::Refused { .. } => Some("counters do not need breakpoints: `rtrace counters` lists what works here"),
             Error::TooMany { .. } | Error::Twice(_) | Error::Several { .. } | Error::Inspect(_) | Error::Hold(_) => {
                 None

@@ -1,4 +1,4 @@
-//! What a user writes: `[LIB:]SYMBOL[:w|rw][:unsigned|signed|float]`.
+//! What a user writes: `[LIB:]SYMBOL[+OFFSET/SIZE][:w|rw][:unsigned|signed|float]`.
 //!
 //! Values are those after writes: to read one is an access, too, which would be told like the program's.
 
@@ -48,6 +48,8 @@ pub struct Name {
     pub library: Option<String>,
     /// Its symbol, or its name in the source.
     pub symbol: String,
+    /// The part of it that is watched, by its offset and size in bytes; all of it if there is none.
+    pub part: Option<(u64, u64)>,
     /// Which accesses count.
     pub access: Access,
     /// What its values are, if they are recorded.
@@ -70,12 +72,17 @@ impl FromStr for Name {
             Some(1) => Access::ReadOrWrite,
             _ => Access::Write,
         };
+        let part = rest.rsplit_once('+').and_then(|(before, part)| {
+            let (offset, size) = part.split_once('/')?;
+            Some((before, (offset.parse().ok()?, size.parse().ok()?)))
+        });
+        let (rest, part) = part.map_or((rest, None), |(before, part)| (before, Some(part)));
         let (library, symbol) = match single_colon(rest) {
             Some(place) => (Some(rest[..place].to_owned()), rest[place + 1..].to_owned()),
             None => (None, rest.to_owned()),
         };
         if symbol.is_empty() || library.as_ref().is_some_and(String::is_empty) {
-            return Err("it must read [LIB:]SYMBOL[:w|rw][:unsigned|signed|float]".to_owned());
+            return Err("it must read [LIB:]SYMBOL[+OFFSET/SIZE][:w|rw][:unsigned|signed|float]".to_owned());
         }
         if single_colon(&symbol).is_some() {
             return Err("what follows the symbol must be w or rw, then unsigned, signed or float".to_owned());
@@ -83,7 +90,15 @@ impl FromStr for Name {
         if values.is_some() && access == Access::ReadOrWrite {
             return Err("values are recorded after writes: leave out `rw`".to_owned());
         }
-        Ok(Name { library, symbol, access, values })
+        Ok(Name { library, symbol, part, access, values })
+    }
+}
+
+impl Name {
+    /// The variable, or the part of it that is watched.
+    pub fn variable(&self) -> String {
+        let part = self.part.map_or_else(String::new, |(offset, size)| format!("+{offset}/{size}"));
+        format!("{}{part}", self.symbol)
     }
 }
 
@@ -105,7 +120,7 @@ impl fmt::Display for Name {
             Access::Write => "w",
             Access::ReadOrWrite => "rw",
         };
-        write!(out, "{}:{access}", self.symbol)
+        write!(out, "{}:{access}", self.variable())
     }
 }
 
@@ -116,7 +131,7 @@ mod tests {
     use super::*;
 
     fn name(library: Option<&str>, symbol: &str, access: Access, values: Option<Number>) -> Name {
-        Name { library: library.map(str::to_owned), symbol: symbol.to_owned(), access, values }
+        Name { library: library.map(str::to_owned), symbol: symbol.to_owned(), part: None, access, values }
     }
 
     #[test]
@@ -130,6 +145,10 @@ mod tests {
         assert_eq!(all.to_string(), "libz.so.1:errors:w");
         assert_eq!(parse("exe:ns::x:rw"), name(Some("exe"), "ns::x", Access::ReadOrWrite, None));
         assert_eq!(parse("ns::w"), name(None, "ns::w", Access::Write, None));
+        let part = Name { part: Some((16, 8)), ..name(Some("exe"), "grid", Access::Write, Some(Number::Float)) };
+        assert_eq!(parse("exe:grid+16/8:w:float"), part);
+        assert_eq!(part.to_string(), "exe:grid+16/8:w");
+        assert_eq!(parse("operator+").symbol, "operator+");
     }
 
     #[test]

@@ -65,7 +65,10 @@ pub fn locate(name: &Name, libraries: &[String], files: &[VariableFile]) -> Resu
     }
     match found[..] {
         [] => Ok(None),
-        [(place, variable)] => fit(name, variable).map(|()| Some((place, variable))),
+        [(place, variable)] => {
+            let variable = part_of(name, variable)?;
+            fit(name, variable).map(|()| Some((place, variable)))
+        }
         _ => {
             let places: Vec<_> = found.iter().map(|&(place, _)| files[place].path.display().to_string()).collect();
             Err(Error::Ambiguous { name: name.to_string(), places: places.join(", ") })
@@ -82,6 +85,16 @@ fn live_in_program(name: &Name, files: &[VariableFile]) -> Result<Option<(usize,
         }
     }
     Ok(None)
+}
+
+/// The part of a variable that is watched.
+fn part_of(name: &Name, variable: Variable) -> Result<Variable, Error> {
+    let Some((offset, size)) = name.part else { return Ok(variable) };
+    if offset.checked_add(size).is_none_or(|end| end > variable.size) {
+        let cause = format!("it has {} bytes, and the part ends behind them", variable.size);
+        return Err(Error::Unfit { name: name.to_string(), cause });
+    }
+    Ok(Variable { address: variable.address + offset, size, ..variable })
 }
 
 fn fit(name: &Name, variable: Variable) -> Result<(), Error> {
@@ -169,7 +182,9 @@ fn sized(names: &[Name], libraries: &[String], processes: &[Vec<VariableFile>]) 
     }
     let mut watches: Vec<Watch> = Vec::new();
     for name in names {
-        if watches.iter().any(|known| (&known.name.library, &known.name.symbol) == (&name.library, &name.symbol)) {
+        if watches.iter().any(|known| {
+            (&known.name.library, &known.name.symbol, known.name.part) == (&name.library, &name.symbol, name.part)
+        }) {
             return Err(Error::Twice(name.to_string()));
         }
         let mut found = None;
