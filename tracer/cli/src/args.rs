@@ -40,7 +40,7 @@ use processes::{Pids, parse_pids};
 use quantity::parse_duration;
 pub use recording::RecordingArgs;
 pub use report::ReportArgs;
-pub use selection::SelectionArgs;
+pub use selection::{SelectionArgs, read_filter};
 pub use stubs::StubsArgs;
 pub use values::ValuesArgs;
 
@@ -117,6 +117,8 @@ pub enum Verb {
     Info(InfoArgs),
     /// List the counters that work on this machine
     Counters(CountersArgs),
+    /// List the libraries whose arguments and results are known without debug information
+    Signatures(SignaturesArgs),
     /// Remove probes left behind by a killed tracer
     Clean(Clean),
     /// Check whether rtrace works here for this user
@@ -339,6 +341,30 @@ EXAMPLES:
     # Read two counters on every call
     rtrace run --lib libz.so --counters task-clock,page-faults -- python3 -m gzip file";
 
+/// Options of `rtrace signatures`.
+#[derive(Debug, Args)]
+#[command(after_long_help = SIGNATURES_EXAMPLES)]
+pub struct SignaturesArgs {
+    /// List the functions of tables whose libraries or file names contain this
+    #[arg(value_name = "LIB")]
+    pub libraries: Vec<String>,
+
+    /// Output format
+    #[command(flatten)]
+    pub format: TextOrJson,
+}
+
+const SIGNATURES_EXAMPLES: &str = "\
+Tables say which parameters functions have. `--args` takes them from --args-from FILE, then from
+/etc/rtrace/signatures/*.toml, from the built-in tables, and from debug information.
+
+EXAMPLES:
+    # List the tables, with the version of the library that each was made of
+    rtrace signatures
+
+    # List the functions of one
+    rtrace signatures libmpi";
+
 /// Options of `rtrace tui`.
 #[derive(Debug, Args)]
 #[command(after_long_help = TUI_EXAMPLES)]
@@ -452,6 +478,7 @@ Commands:
   diff         Compare two traces
   info         Show what was recorded, and whether it is complete
   counters     List the counters that work on this machine
+  signatures   List the libraries whose arguments and results are known without debug information
   clean        Remove probes left behind by a killed tracer
   doctor       Check whether rtrace works here for this user
   completions  Print shell completions
@@ -491,6 +518,7 @@ Options:
             TUI_EXAMPLES,
             CLEAN_EXAMPLES,
             COUNTERS_EXAMPLES,
+            SIGNATURES_EXAMPLES,
             DOCTOR_EXAMPLES,
             COMPLETIONS_EXAMPLES,
         ];

@@ -22,6 +22,9 @@ use toml::de::{DeTable, DeValue};
 use super::args;
 use super::message::{Hint as _, tell};
 
+/// That of a machine, for all its users.
+const SITE: &str = "/etc/rtrace/config.toml";
+
 /// Its place in the folder of configurations.
 const PLACE: &str = "rtrace/config.toml";
 
@@ -38,19 +41,29 @@ const NO_CONFIG: &str = "no_config";
 pub fn complete(words: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
     let mut command = args::command();
     command.build();
-    let Some((place, verb)) = verb(&words, &command) else { return Ok(words) };
+    let Some((place, name)) = verb(&words, &command) else { return Ok(words) };
+    let Some(verb) = command.find_subcommand(&name) else { return Ok(words) };
     // Nothing is given where help is asked for. What is wrong is said when all is read for good.
     let given = command.clone().ignore_errors(true).try_get_matches_from(&words).ok();
     let Some((_, given)) = given.as_ref().and_then(ArgMatches::subcommand) else { return Ok(words) };
     if given.get_flag(NO_CONFIG) {
         return Ok(words);
     }
-    let Some((path, text)) = read()? else { return Ok(words) };
-    let file = parse(&path, &text, &command)?;
-    let defaults = file.into_iter().filter(|default| default.verb == verb);
-    let verb = command.find_subcommand(&verb).context("failed to find a verb that was found before")?;
+    let mut defaults: Vec<Default> = Vec::new();
+    for path in [of_user(|name| std::env::var_os(name)), Some(SITE.into())].into_iter().flatten() {
+        let Some(text) = read(&path)? else { continue };
+        let mut further = parse(&path, &text, &command)?;
+        // The user's file decides.
+        let is_open = |of: &Default| {
+            let option = find(verb, &of.option);
+            let known = defaults.iter().filter_map(|known| find(verb, &known.option));
+            option.is_some_and(|option| !known.into_iter().any(|known| excludes(verb, option, known)))
+        };
+        further.retain(|of| of.verb == name && is_open(of));
+        defaults.extend(further);
+    }
     let mut words = words;
-    let used = defaults.filter(|default| !is_decided(verb, &default.option, given));
+    let used = defaults.into_iter().filter(|default| !is_decided(verb, &default.option, given));
     let used: Vec<OsString> = used.map(|default| default.word.into()).collect();
     words.splice(place..place, used);
     Ok(words)
@@ -67,14 +80,14 @@ fn verb(words: &[OsString], command: &Command) -> Option<(usize, String)> {
 fn is_decided(verb: &Command, option: &str, given: &ArgMatches) -> bool {
     let is_given = |argument: &Arg| given.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
     let Some(argument) = find(verb, option) else { return false };
-    let has_conflict = |other: &Arg| {
-        let conflicts =
-            |one: &Arg, with: &Arg| verb.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == with.get_id());
-        conflicts(argument, other) || conflicts(other, argument)
-    };
-    verb.get_arguments()
-        .filter(|other| is_given(other))
-        .any(|other| other.get_id() == argument.get_id() || has_conflict(other))
+    verb.get_arguments().filter(|other| is_given(other)).any(|other| excludes(verb, argument, other))
+}
+
+/// Whether only one of two options can be given: they are the same, or in conflict.
+fn excludes(verb: &Command, one: &Arg, other: &Arg) -> bool {
+    let conflicts =
+        |one: &Arg, with: &Arg| verb.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == with.get_id());
+    one.get_id() == other.get_id() || conflicts(one, other) || conflicts(other, one)
 }
 
 fn find<'a>(verb: &'a Command, option: &str) -> Option<&'a Arg> {
@@ -91,18 +104,17 @@ struct Default {
 }
 
 /// Where the file is, whether there is one or not.
-fn place(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+fn of_user(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let folder = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let of_home = || folder("HOME").map(|home| home.join(".config"));
     folder("XDG_CONFIG_HOME").or_else(of_home).map(|folder| folder.join(PLACE))
 }
 
-/// The file, if there is one that may be read.
-fn read() -> anyhow::Result<Option<(PathBuf, String)>> {
-    let Some(path) = place(|name| std::env::var_os(name)) else { return Ok(None) };
+/// A file, if there is one that may be read.
+fn read(path: &Path) -> anyhow::Result<Option<String>> {
     let refused = || format!("failed to read the configuration `{}`", path.display());
     // A pipe would never end, and to open some devices does something.
-    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path) {
+    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
         // Root keeps the rights of a user who called sudo out of root's folder, and the other way round.
@@ -121,7 +133,7 @@ fn read() -> anyhow::Result<Option<(PathBuf, String)>> {
     if length as u64 > LARGEST {
         bail!("{}: it is larger than {} MB", refused(), LARGEST >> 20);
     }
-    Ok(Some((path, text)))
+    Ok(Some(text))
 }
 
 /// Why a file is not to be believed, if it is not.
@@ -287,7 +299,7 @@ mod tests {
     #[test]
     fn it_is_where_the_environment_says() {
         let of = |variables: &'static [(&str, &str)]| {
-            place(|name| variables.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).into()))
+            of_user(|name| variables.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).into()))
         };
         assert_eq!(of(&[("HOME", "/h")]), Some("/h/.config/rtrace/config.toml".into()));
         assert_eq!(of(&[("HOME", "/h"), ("XDG_CONFIG_HOME", "/x")]), Some("/x/rtrace/config.toml".into()));

@@ -32,6 +32,7 @@ mod report;
 mod run;
 mod screen;
 mod shortage;
+mod signatures;
 mod silence;
 mod spinner;
 mod totals;
@@ -116,6 +117,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Export(options) => export::export(options),
         Verb::Clean(options) => clean::clean(options),
         Verb::Counters(options) => counters::counters(options),
+        Verb::Signatures(options) => signatures::signatures(options),
         Verb::Diff(options) => diff::diff(options),
         Verb::Info(options) => info::info(options),
         Verb::Doctor(options) => doctor::doctor(options),

@@ -1,6 +1,8 @@
 //! All that is known of functions, and who is asked first.
 
 use std::collections::HashSet;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rtrace_symbolizer::{Image, read_text};
@@ -10,7 +12,7 @@ use crate::describe::{self, Wish};
 use crate::description::Description;
 use crate::dwarf;
 use crate::selection::ValueSelection;
-use crate::table::{Dialect, SignatureTable, TableEntry};
+use crate::table::{Dialect, SignatureTable, TableContents, TableEntry};
 use crate::{Error, FetchProgram, NotKnown, SaidBy, Signature, builtin};
 
 /// Parts that the compiler appends to names of functions that it changed: they no longer have the parameters of the
@@ -22,6 +24,36 @@ const VECTOR: &str = "_ZGV";
 
 /// Larger tables of the user's are refused, in bytes.
 const LARGEST_TABLE: u64 = 16 << 20;
+
+/// Tables for all users of a machine, `*.toml`.
+pub const SITE_TABLES: &str = "/etc/rtrace/signatures";
+
+/// All tables, in the order in which they are asked: that of the machine before the built-in ones.
+///
+/// # Errors
+/// One of them is wrong; the message says where.
+pub fn contents() -> Result<Vec<TableContents>, Error> {
+    let tables = site_tables(Path::new(SITE_TABLES))?.into_iter().chain(builtin::tables()?);
+    Ok(tables.map(|table| table.contents()).collect())
+}
+
+/// The tables in a folder, by name; none if it is not there.
+fn site_tables(folder: &Path) -> Result<Vec<SignatureTable>, Error> {
+    let refused = |cause| Error::Read { path: folder.to_owned(), cause };
+    let files = match fs::read_dir(folder) {
+        Ok(files) => files.map(|file| file.map(|file| file.path())).collect::<Result<Vec<_>, _>>().map_err(refused)?,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Vec::new(),
+        Err(error) => return Err(refused(error)),
+    };
+    let mut files: Vec<PathBuf> =
+        files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect();
+    files.sort();
+    files.iter().map(|path| SignatureTable::parse(&text_of(path)?, Some(path), "")).collect()
+}
+
+fn text_of(path: &Path) -> Result<String, Error> {
+    read_text(path, LARGEST_TABLE).map_err(|cause| Error::Read { path: path.to_owned(), cause })
+}
 
 /// Whether a symbol is that of a function with other parameters than the source says.
 fn is_changed(symbol: &str) -> bool {
@@ -74,7 +106,7 @@ pub enum Lookup {
     Unasked,
 }
 
-/// All that is known of functions: the user's table, the built-in one, and what is asked for.
+/// All that is known of functions: the user's table, those of the machine, the built-in ones, and what is asked for.
 #[derive(Debug)]
 pub struct Book {
     selection: ValueSelection,
@@ -90,9 +122,12 @@ impl Book {
     /// # Errors
     /// One of them is wrong; the message says where.
     pub fn open(request: &Request) -> Result<Book, Error> {
-        let Some(path) = &request.file else { return Book::read(request, None) };
-        let text = read_text(path, LARGEST_TABLE).map_err(|cause| Error::Read { path: path.clone(), cause })?;
-        Book::read(request, Some((path, &text)))
+        let mut book = match &request.file {
+            Some(path) => Book::read(request, Some((path, &text_of(path)?)))?,
+            None => Book::read(request, None)?,
+        };
+        book.tables.splice(..0, site_tables(Path::new(SITE_TABLES))?);
+        Ok(book)
     }
 
     /// Takes the user's table as text, with the path that messages name.
@@ -285,4 +320,30 @@ fn look_up(subject: &TracedLibrary, functions: &[Asked], pages: &[Page]) -> Vec<
         found.push(dwarf::read(caller, caller, &image, &wanted, |path| SaidBy::Caller(path.to_owned())));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::table::TableOrigin;
+
+    #[test]
+    fn tables_of_the_machine_are_read_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(site_tables(&folder.path().join("none")).unwrap().is_empty());
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        let table = "[library]\nnames = [\"libsolve.so\"]\nversion = \"2.1\"\n[[function]]\nc = \"int solve(int n)\"\n";
+        write("b.toml", table);
+        write("a.toml", "[[function]]\nc = \"int f(void)\"\n");
+        write("notes.txt", "no table");
+        let found: Vec<TableContents> =
+            site_tables(folder.path()).unwrap().iter().map(SignatureTable::contents).collect();
+        assert_eq!(found[0].functions, [("f".to_owned(), Some("int f(void)".to_owned()))]);
+        assert_eq!(found[1].origin, TableOrigin::File(folder.path().join("b.toml")));
+        assert_eq!((found[1].libraries[0].as_str(), found[1].version.as_str()), ("libsolve.so", "2.1"));
+        write("c.toml", "[library]\nname = 1\n");
+        assert!(site_tables(folder.path()).unwrap_err().to_string().contains("c.toml"));
+    }
 }

@@ -29,7 +29,7 @@ mod signature;
 mod table;
 
 pub use assemble::{Fetch, FetchProgram, Slots, assemble};
-pub use book::{Asked, Book, Lookup, Request, TracedLibrary};
+pub use book::{Asked, Book, Lookup, Request, SITE_TABLES, TracedLibrary, contents};
 pub use column::{
     At, ColumnType, Comparison, Condition, ListElement, MOST_ELEMENTS, MOST_LISTED_WORDS, MOST_OPS, MOST_TEXT,
     MOST_VALUE_WORDS, MetricSpec, MetricUnit, Op, OpCode, Register, ValueSpec, Width,
@@ -39,6 +39,7 @@ pub use errno::leave_out_errno;
 pub use error::{Error, TableLine};
 pub use location::{AbiPlace, Cause};
 pub use signature::{DropReason, Dropped, NotKnown, Param, SaidBy, Signature};
+pub use table::{TableContents, TableOrigin};
 
 #[cfg(test)]
 mod tests;

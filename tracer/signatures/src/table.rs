@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rtrace_model::{FunctionEvent, Role};
 use rtrace_symbolizer::{Image, select};
@@ -74,8 +74,8 @@ struct RawLibrary {
     #[serde(default, rename = "headers")]
     _headers: Vec<String>,
     /// The version of these, for people.
-    #[serde(default, rename = "version")]
-    _version: String,
+    #[serde(default)]
+    version: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -100,10 +100,35 @@ pub struct SignatureTable {
     origin: TableLine,
     libraries: Vec<String>,
     symbols: Vec<String>,
+    version: String,
     types: Types,
     handles: Vec<HandleType>,
     entries: Vec<TableEntry>,
     by_name: HashMap<String, usize>,
+}
+
+/// What a table has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableContents {
+    /// Where it comes from.
+    pub origin: TableOrigin,
+    /// The libraries that it is about, as `--lib` names libraries; of any if there are neither these nor symbols.
+    pub libraries: Vec<String>,
+    /// It is also about libraries that define one of these.
+    pub symbols: Vec<String>,
+    /// The version of the library of which it was made; empty if it does not say.
+    pub version: String,
+    /// The functions, each with its prototype unless debug information has to say that.
+    pub functions: Vec<(String, Option<String>)>,
+}
+
+/// Where a table comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableOrigin {
+    /// It is a part of rtrace, by this name.
+    BuiltIn(&'static str),
+    /// A file.
+    File(PathBuf),
 }
 
 /// What is said of one function.
@@ -184,11 +209,12 @@ impl SignatureTable {
             }
             handles.push(HandleType { name: name.clone(), implementations: found });
         }
-        let RawLibrary { names: libraries, symbols, .. } = raw.library;
+        let RawLibrary { names: libraries, symbols, version, .. } = raw.library;
         let mut table = SignatureTable {
             origin: origin.clone(),
             libraries,
             symbols,
+            version,
             types,
             handles,
             entries: Vec::new(),
@@ -261,6 +287,18 @@ impl SignatureTable {
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<&TableEntry> {
         self.by_name.get(name).and_then(|&place| self.entries.get(place))
+    }
+
+    /// What it has, for people.
+    #[must_use]
+    pub fn contents(&self) -> TableContents {
+        TableContents {
+            origin: self.origin.path.clone().map_or(TableOrigin::BuiltIn(self.origin.name), TableOrigin::File),
+            libraries: self.libraries.clone(),
+            symbols: self.symbols.clone(),
+            version: self.version.clone(),
+            functions: self.entries.iter().map(|entry| (entry.name.clone(), entry.c.clone())).collect(),
+        }
     }
 
     /// All its functions, with their names.

@@ -89,7 +89,7 @@ impl SelectionArgs {
 }
 
 /// Reads a filter file; a pipe may be one.
-fn read_filter(path: &Path) -> anyhow::Result<Filter> {
+pub fn read_filter(path: &Path) -> anyhow::Result<Filter> {
     let read = || -> anyhow::Result<Filter> { Ok(read_text(path, LARGEST_FILTER)?.parse::<Filter>()?) };
     read().with_context(|| format!("failed to read the filter `{}`", path.display()))
 }
