@@ -6,19 +6,26 @@ use std::path::Path;
 use anyhow::Context as _;
 use rtrace::target::privilege;
 use rtrace_exporters::{Destination, ExportError, TraceSet};
-use rtrace_model::{CallSite, CallSiteId, Inlined, Peaks};
-use rtrace_plan::Selector;
+use rtrace_model::{CallSite, CallSiteId, Inlined, Peaks, Region, SymbolName};
+use rtrace_plan::{Filter, SelectedFunction, Selector};
 use rtrace_report::Look;
-use rtrace_symbolizer::normal_path;
+use rtrace_symbolizer::{Symbol, normal_path};
 
-use super::args::ReportArgs;
+use super::args::{ReportArgs, read_filter};
 use super::message::{Hint as _, tell};
-use super::{Outcome, screen, spinner};
+use super::{Outcome, print, screen, spinner};
 
 /// Prints the report.
 pub fn report(options: &ReportArgs) -> anyhow::Result<Outcome> {
     if let Some(destination) = options.suggestion(privilege::invoker()) {
         return suggest(options, &destination);
+    }
+    if let Some(path) = &options.filter {
+        let filter = read_filter(path)?;
+        let is_left_out = |region: &Region| !admits(&filter, region);
+        let said = spinner::reading(&[&options.directory], || rtrace_report::savings(&options.directory, is_left_out))?;
+        print(format!("{said}\n").as_bytes())?;
+        return Ok(Outcome::Complete);
     }
     if let Some(destination) = options.page(privilege::invoker()) {
         let waits = options.waits(&TraceSet::open(&options.directory)?);
@@ -39,6 +46,15 @@ pub fn report(options: &ReportArgs) -> anyhow::Result<Outcome> {
     spinner::reading(&[&options.directory], || rtrace_report::run_on(&trace, &options_of_report, &mut text))?;
     screen::show(&text, options.display)?;
     Ok(Outcome::Complete)
+}
+
+/// Whether a filter leaves a function of a trace in.
+fn admits(filter: &Filter, region: &Region) -> bool {
+    let symbol =
+        |name: &SymbolName| Symbol { name: name.symbol.clone(), version: name.version.clone(), is_default: false };
+    let symbols: Vec<Symbol> = region.symbols.iter().map(symbol).collect();
+    let source = region.source_file.as_deref();
+    filter.admits(&SelectedFunction { symbols: &symbols, source, ..SelectedFunction::named(&region.name) })
 }
 
 /// What a machine can do at most, from a file.

@@ -9,6 +9,8 @@ use rtrace_profile::{Caller, Visited};
 use super::by_value::{ByValue, NameSums};
 use super::chains::{ChainDepth, Chains};
 use super::key::{FUNCTION, RowId, UNKNOWN, function, name};
+use super::library_pairs::LibraryPairs;
+use super::marked::Marked;
 use super::peers::Peers;
 use super::table::{Column, Datum, Shown};
 use super::{By, Error};
@@ -21,12 +23,14 @@ pub(super) enum Grouping<'a> {
     Process(&'a TraceSet, HashMap<LocationId, RowId>),
     Rank(&'a TraceSet, HashMap<LocationId, RowId>),
     Chain(Chains<'a>),
+    LibraryPair(LibraryPairs<'a>),
+    Marked(Marked),
     Value(ByValue<'a>),
     Peer(Box<Peers>),
 }
 
 impl<'a> Grouping<'a> {
-    /// The grouping that `by` names; a tree is none.
+    /// The grouping that `by` names; a tree is none, and neither are samples.
     ///
     /// # Errors
     /// Calls do not have the value that rows stand for.
@@ -45,7 +49,9 @@ impl<'a> Grouping<'a> {
                 Some(Grouping::Value(ByValue::new(asked, trace)))
             }
             By::Peer => Some(Grouping::Peer(Box::new(Peers::new(trace)?))),
-            By::Tree => None,
+            By::LibraryPair => Some(Grouping::LibraryPair(LibraryPairs::new(trace))),
+            By::Marked(functions) => Some(Grouping::Marked(Marked::new(functions, trace)?)),
+            By::Tree | By::Cpu => None,
         })
     }
 
@@ -78,6 +84,8 @@ impl<'a> Grouping<'a> {
         match self {
             Grouping::Value(by_value) => by_value.key(region, calls.single().and_then(|one| one.values.as_ref())),
             Grouping::Chain(chains) => chains.key(region, (calls.call_site(), calls.context()), caller),
+            Grouping::LibraryPair(pairs) => pairs.key(region, calls.call_site(), caller),
+            Grouping::Marked(marked) => marked.key(calls.single().map(|one| &one.call)),
             Grouping::Peer(peers) => peers.key(calls.single().map(|one| (one.call.location, one.call.id))),
             Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
             Grouping::Thread(_) | Grouping::Process(..) | Grouping::Rank(..) => self.key_of_location(calls.location()),
@@ -89,7 +97,11 @@ impl<'a> Grouping<'a> {
         match self {
             Grouping::Function(_) | Grouping::Library(_) => Some(self.key_of_region(region)),
             Grouping::Thread(_) | Grouping::Process(..) | Grouping::Rank(..) => Some(self.key_of_location(location)),
-            Grouping::Chain(_) | Grouping::Value(_) | Grouping::Peer(_) => None,
+            Grouping::Chain(_)
+            | Grouping::LibraryPair(_)
+            | Grouping::Marked(_)
+            | Grouping::Value(_)
+            | Grouping::Peer(_) => None,
         }
     }
 
@@ -112,7 +124,11 @@ impl<'a> Grouping<'a> {
     pub(super) fn lost(&self, losses: &[Loss], recorded: &HashMap<LocationId, u64>) -> Vec<(RowId, u64)> {
         match self {
             // Which of its callers or values a lost call had is lost, too.
-            Grouping::Chain(_) | Grouping::Value(_) | Grouping::Peer(_) => Vec::new(),
+            Grouping::Chain(_)
+            | Grouping::LibraryPair(_)
+            | Grouping::Marked(_)
+            | Grouping::Value(_)
+            | Grouping::Peer(_) => Vec::new(),
             Grouping::Function(_) | Grouping::Library(_) => {
                 let of_region = |loss: &Loss| Some((self.key_of_region(loss.region?), loss.count));
                 losses.iter().filter(|loss| !loss.reason.is_value()).filter_map(of_region).collect()
@@ -150,6 +166,8 @@ impl<'a> Grouping<'a> {
             Grouping::Process(..) => &PROCESS,
             Grouping::Rank(..) => &OF_RANK,
             Grouping::Chain(chains) => chains.columns(),
+            Grouping::LibraryPair(_) => LibraryPairs::columns(),
+            Grouping::Marked(_) => Marked::columns(),
             Grouping::Value(by_value) => by_value.columns(),
             Grouping::Peer(_) => Peers::columns(),
         }
@@ -160,6 +178,8 @@ impl<'a> Grouping<'a> {
         let number = |number: Option<u32>| number.map_or(Datum::Absent, |number| Datum::Id(number.into()));
         match self {
             Grouping::Chain(chains) => chains.labels(key),
+            Grouping::LibraryPair(pairs) => pairs.labels(key),
+            Grouping::Marked(marked) => marked.labels(key),
             Grouping::Value(by_value) => by_value.labels(key),
             Grouping::Peer(peers) => peers.labels(key),
             Grouping::Function(trace) => function(trace, RegionId(key)).to_vec(),
@@ -216,7 +236,7 @@ impl Grouping<'_> {
             }
             Grouping::Rank(..) => format!("rank {key}"),
             Grouping::Function(_) | Grouping::Library(_) | Grouping::Chain(_) => String::new(),
-            Grouping::Value(_) | Grouping::Peer(_) => String::new(),
+            Grouping::LibraryPair(_) | Grouping::Marked(_) | Grouping::Value(_) | Grouping::Peer(_) => String::new(),
         }
     }
 }

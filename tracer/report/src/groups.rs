@@ -132,8 +132,10 @@ impl<'a> Groups<'a> {
             table.show("exclusive_share", Shown::Never);
             table.seat("inclusive_ns", 2);
         }
-        if let Grouping::Peer(peers) = &self.grouping {
-            peers.add_to(&mut table);
+        match &self.grouping {
+            Grouping::Peer(peers) => peers.add_to(&mut table),
+            Grouping::Marked(marked) => marked.add_to(&mut table),
+            _ => {}
         }
         if self.is_corrected {
             time::add_to(&mut table, |key| self.groups.get(&key)?.times());
@@ -154,11 +156,12 @@ impl<'a> Groups<'a> {
         Table { left_out, ..histogram::table(self.grouping.columns(), rows) }
     }
 
-    /// Says of how many calls it is not known which row they have, if rows stand for values or messages.
+    /// Says of how many calls it is not known which row they have, if rows stand for values, messages or regions.
     pub(super) fn unknown(&self) -> Option<Note> {
         let by_value = match &self.grouping {
             Grouping::Value(by_value) => by_value,
             Grouping::Peer(peers) => return peers.unknown(),
+            Grouping::Marked(marked) => return marked.unpaired(),
             _ => return None,
         };
         let unknown = self.groups.iter().filter(|&(&key, _)| by_value.is_unknown(key));

@@ -32,6 +32,7 @@ mod by_value;
 mod chains;
 mod corrected;
 mod counting;
+mod cpu;
 pub mod derived;
 mod diff;
 mod distribution;
@@ -42,6 +43,8 @@ mod histogram;
 pub mod html;
 pub mod info;
 mod key;
+mod library_pairs;
+mod marked;
 mod measures;
 mod memory;
 mod notes;
@@ -85,7 +88,7 @@ use self::people::Note;
 use self::reading::Need;
 use self::setup::JobTimes;
 use self::stats::TIMELESS;
-pub use self::suggest::{Suggestion, is_suggestion, suggest};
+pub use self::suggest::{Suggestion, is_suggestion, savings, suggest};
 use self::table::Table;
 use self::tree::Tree;
 use self::untimed::Shares;
@@ -137,6 +140,18 @@ pub enum Error {
          '*alloc*' --func free --args`"
     )]
     NoAllocations,
+    /// There are no such regions.
+    #[error("failed to find regions: `{0}` does not read BEGIN..END with the names of two traced functions")]
+    NoMarkers(String),
+    /// Nothing is known of CPU time.
+    #[error("failed to report CPU time: it was not sampled; record with `--sampling 99`")]
+    NoCpuSamples,
+    /// Samples have no calls.
+    #[error(
+        "failed to report CPU time: samples are of the whole recording, and of no calls; omit --from, --to, --caller, --min, \
+         --histogram and --memory"
+    )]
+    SamplesAreWhole,
     /// Rows of that kind have an order of their own.
     #[error("failed to sort by `{0}`: call trees and distributions are sorted by other figures")]
     SortByColumn(String),
@@ -198,6 +213,10 @@ pub enum By {
     Thread,
     /// A library.
     Library,
+    /// A library that makes calls, and the one that these are to.
+    LibraryPair,
+    /// A function in which CPU time was sampled, traced or not.
+    Cpu,
     /// A process.
     Process,
     /// A rank of a parallel job.
@@ -212,6 +231,8 @@ pub enum By {
     Callsite,
     /// A function and the value of its argument or result of that name.
     Value(String),
+    /// What runs between calls of two functions, `BEGIN..END`.
+    Marked(String),
 }
 
 /// What a distribution is of.
@@ -408,6 +429,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         return Err(Error::LostOfPart);
     }
     let summed = match Grouping::new(&options.by, trace)? {
+        None if options.by == By::Cpu => cpu::sum_up(trace, options)?,
         Some(grouping) => sum_up_rows(trace, options, grouping, span, &losses)?,
         None => sum_up_tree(trace, options, span)?,
     };
@@ -539,7 +561,7 @@ fn need(by: &By, span: Option<ClockSpan>) -> Need {
         (By::Value(_), span) => Need::Values(span.unwrap_or(ClockSpan::ALL)),
         (_, Some(span)) => Need::Within(span),
         // Call paths do not tell all call sites apart, nor single calls.
-        (By::Callsite | By::Peer, None) => Need::Calls,
+        (By::Callsite | By::LibraryPair | By::Marked(_) | By::Peer, None) => Need::Calls,
         (_, None) => Need::Paths,
     }
 }

@@ -6,6 +6,7 @@ use rtrace_exporters::{Trace, TraceSet};
 use rtrace_model::{EventKind, Loss, LossReason, Window, counted, escape, format_ns, grouped};
 
 use super::Error;
+use super::cpu;
 use super::overhead::{overhead, sentence};
 use super::part::Part;
 use super::people::Note;
@@ -38,6 +39,7 @@ pub(super) fn notes(
         let text = sentence(overhead);
         notes.push(if overhead.is_high() { Note::warning(text) } else { Note::plain(text) }.kept());
     }
+    notes.extend(cpu::note(trace));
     notes.extend(window(trace).map(Note::plain));
     if !trace.profile().is_empty() {
         notes.push(Note::plain("aggregated profile: percentiles are upper bounds, everything else is exact"));

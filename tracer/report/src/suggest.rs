@@ -50,10 +50,7 @@ pub struct Suggestion {
     left_out: Vec<LeftOut>,
     /// Functions that would be left out, had not others the same names.
     ambiguous: usize,
-    calls: u64,
-    cost: u64,
-    /// Bytes that a call takes, on average, where each has a record.
-    bytes_per_call: Option<f64>,
+    savings: Savings,
 }
 
 /// A function that is left out.
@@ -90,14 +87,8 @@ impl FunctionCost {
 /// The trace cannot be read, or does not say what tracing costs.
 pub fn suggest(directory: &Path) -> Result<Suggestion, Error> {
     let trace = TraceSet::open(directory)?;
-    let costs = Costs::of(&trace).ok_or(Error::CostsUnknown)?;
-    let sites = trace.summary().map(|summary| summary.return_sites).unwrap_or_default();
-    let stepped = sites.single_stepped as f64 / sites.hits.max(1) as f64;
-    let costs = CostVisitor { trace: &trace, costs, stepped, sums: HashMap::new() };
-    let (walk, _) = walk(&trace, Need::Paths, costs)?;
-    let sums = walk.visitor.sums;
-    let total = |of: fn(&FunctionCost) -> u64| sums.values().map(of).fold(0, u64::saturating_add);
-    let (calls, cost) = (total(|sums| sums.calls), total(|sums| sums.cost));
+    let sums = costs(&trace)?;
+    let cost = total(&sums, |sums| sums.cost);
     let recorded = duration(&trace).unwrap_or_default().saturating_mul(trace.traces().len() as u64);
     let least = (cost as f64 * LEAST_OF_COST).max(recorded as f64 * LEAST_OF_TIME);
     let is_worth = |sums: &&FunctionCost| {
@@ -116,9 +107,75 @@ pub fn suggest(directory: &Path) -> Result<Suggestion, Error> {
         })
         .collect();
     left_out.sort_by(|a, b| b.sums.cost.cmp(&a.sums.cost).then_with(|| a.pattern.cmp(&b.pattern)));
-    let has_records = trace.profile().is_empty() && calls > 0;
-    let bytes_per_call = has_records.then(|| size_of(directory) as f64 / calls as f64);
-    Ok(Suggestion { left_out, ambiguous, calls, cost, bytes_per_call })
+    Ok(Suggestion { left_out, ambiguous, savings: Savings::none(directory, &trace, &sums) })
+}
+
+/// What a recording like the one in this directory saves if it leaves out the functions that `is_left_out` names.
+///
+/// # Errors
+/// As for [`suggest`].
+pub fn savings(directory: &Path, is_left_out: impl Fn(&Region) -> bool) -> Result<String, Error> {
+    let trace = TraceSet::open(directory)?;
+    let sums = costs(&trace)?;
+    let left_out = trace.regions().iter().filter(|region| is_left_out(region));
+    let left_out = left_out.map(|region| sums.get(&region.id).copied().unwrap_or_default());
+    Ok(Savings::none(directory, &trace, &sums).sentence(left_out))
+}
+
+/// What tracing the functions of a trace took.
+fn costs(trace: &TraceSet) -> Result<HashMap<RegionId, FunctionCost>, Error> {
+    let costs = Costs::of(trace).ok_or(Error::CostsUnknown)?;
+    let sites = trace.summary().map(|summary| summary.return_sites).unwrap_or_default();
+    let stepped = sites.single_stepped as f64 / sites.hits.max(1) as f64;
+    let costs = CostVisitor { trace, costs, stepped, sums: HashMap::new() };
+    let (walk, _) = walk(trace, Need::Paths, costs)?;
+    Ok(walk.visitor.sums)
+}
+
+fn total(sums: &HashMap<RegionId, FunctionCost>, of: fn(&FunctionCost) -> u64) -> u64 {
+    sums.values().map(of).fold(0, u64::saturating_add)
+}
+
+/// All of a recording, of which functions may be left out.
+struct Savings {
+    calls: u64,
+    cost: u64,
+    /// Bytes that a call takes, on average, where each has a record.
+    bytes_per_call: Option<f64>,
+}
+
+impl Savings {
+    /// Those of a recording that leaves out nothing.
+    fn none(directory: &Path, trace: &TraceSet, sums: &HashMap<RegionId, FunctionCost>) -> Savings {
+        let (calls, cost) = (total(sums, |sums| sums.calls), total(sums, |sums| sums.cost));
+        let has_records = trace.profile().is_empty() && calls > 0;
+        let bytes_per_call = has_records.then(|| size_of(directory) as f64 / calls as f64);
+        Savings { calls, cost, bytes_per_call }
+    }
+
+    /// What it saves to leave these out.
+    fn sentence(&self, left_out: impl Iterator<Item = FunctionCost>) -> String {
+        let (mut functions, mut calls, mut cost) = (0, 0_u64, 0_u64);
+        for sums in left_out {
+            functions += 1;
+            (calls, cost) = (calls.saturating_add(sums.calls), cost.saturating_add(sums.cost));
+        }
+        format!(
+            "leaving out {} saves {} of {}, about {} of {} that tracing took{}",
+            counted(functions, "function"),
+            grouped(calls),
+            counted(self.calls, "call"),
+            format_ns(cost),
+            format_ns(self.cost),
+            self.bytes(calls).map_or_else(String::new, |bytes| format!(", and about {bytes}")),
+        )
+    }
+
+    fn bytes(&self, calls: u64) -> Option<String> {
+        let bytes = calls as f64 * self.bytes_per_call?;
+        let (unit, size) = if bytes >= 1e6 { ("MB", 1e6) } else { ("kB", 1e3) };
+        Some(format!("{} {unit}", grouped((bytes / size).round() as u64)))
+    }
 }
 
 /// For each of the functions in `chosen` a pattern that matches it and none of the others, where there is one.
@@ -233,21 +290,11 @@ impl Suggestion {
         if self.is_empty() {
             return format!(
                 "no function is worth leaving out, of those that were called: {} took about {} to trace{ambiguous}",
-                counted(self.calls, "call"),
-                format_ns(self.cost)
+                counted(self.savings.calls, "call"),
+                format_ns(self.savings.cost)
             );
         }
-        let sum = |of: fn(&FunctionCost) -> u64| self.left_out.iter().map(|left_out| of(&left_out.sums)).sum::<u64>();
-        let (calls, cost) = (sum(|sums| sums.calls), sum(|sums| sums.cost));
-        format!(
-            "leaving out {} saves {} of {}, about {} of {} that tracing took{}{ambiguous}",
-            counted(self.left_out.len() as u64, "function"),
-            grouped(calls),
-            counted(self.calls, "call"),
-            format_ns(cost),
-            format_ns(self.cost),
-            self.bytes(calls).map_or_else(String::new, |bytes| format!(", and about {bytes}")),
-        )
+        self.savings.sentence(self.left_out.iter().map(|left_out| left_out.sums)) + &ambiguous
     }
 
     /// Writes the filter file.
@@ -262,7 +309,7 @@ impl Suggestion {
         for LeftOut { pattern, is_mangled, name, library, sums } in &self.left_out {
             let (calls, each) = (counted(sums.calls, "call"), format_ns(sums.cost / sums.calls.max(1)));
             let share = (sums.share() * 1000.0).floor() / 10.0;
-            let bytes = self.bytes(sums.calls).map_or_else(String::new, |bytes| format!(" and about {bytes}"));
+            let bytes = self.savings.bytes(sums.calls).map_or_else(String::new, |bytes| format!(" and about {bytes}"));
             let (name, library) = (escape(name), escape(library));
             writeln!(
                 out,
@@ -272,12 +319,6 @@ impl Suggestion {
             writeln!(out, "  EXCLUDE {}{pattern}", if *is_mangled { "MANGLED " } else { "" })?;
         }
         writeln!(out, "\nSCOREP_REGION_NAMES_END")
-    }
-
-    fn bytes(&self, calls: u64) -> Option<String> {
-        let bytes = calls as f64 * self.bytes_per_call?;
-        let (unit, size) = if bytes >= 1e6 { ("MB", 1e6) } else { ("kB", 1e3) };
-        Some(format!("{} {unit}", grouped((bytes / size).round() as u64)))
     }
 }
 
@@ -397,7 +438,7 @@ mod tests {
             writer.finish(&Summary::default()).unwrap();
             let suggestion = suggest(folder.path()).unwrap();
             assert_eq!(!suggestion.is_empty(), is_left_out);
-            assert_eq!(suggestion.bytes(2000), None, "there is no record for each call");
+            assert_eq!(suggestion.savings.bytes(2000), None, "there is no record for each call");
         }
     }
 
@@ -431,7 +472,7 @@ mod tests {
         writer.calls(&script(&format!("thread 1\n{}", calls("a", 2_000, 150))).into()).unwrap();
         let return_sites = ReturnSites { hits: 2_000, single_stepped: 1_000, ..ReturnSites::default() };
         writer.finish(&Summary { return_sites, ..Summary::default() }).unwrap();
-        assert_eq!(suggest(folder.path()).unwrap().cost, 2_000 * 700);
+        assert_eq!(suggest(folder.path()).unwrap().savings.cost, 2_000 * 700);
     }
 
     #[test]

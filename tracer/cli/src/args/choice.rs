@@ -106,25 +106,25 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOfOrOther<T> {
     }
 }
 
-/// Reads one of the words, or `arg:NAME`, which stands for the argument or result of that name.
+/// A word with a name behind it, such as `arg:NAME`: what it begins with, how its name is shown, what it means.
+pub type NamedChoice<T> = (&'static str, &'static str, &'static str, fn(String) -> T);
+
+/// Reads one of the words, or one of those with a name behind it, such as `arg:NAME`.
 #[derive(Clone)]
 pub struct OneOfOrValue<T: 'static> {
     choices: &'static [Choice<T>],
-    meaning: &'static str,
-    value: fn(String) -> T,
+    named: &'static [NamedChoice<T>],
 }
 
-/// What an argument or result is preceded by.
-const VALUE: &str = "arg:";
-
 impl<T> OneOfOrValue<T> {
-    pub const fn new(choices: &'static [Choice<T>], meaning: &'static str, value: fn(String) -> T) -> OneOfOrValue<T> {
-        OneOfOrValue { choices, meaning, value }
+    pub const fn new(choices: &'static [Choice<T>], named: &'static [NamedChoice<T>]) -> OneOfOrValue<T> {
+        OneOfOrValue { choices, named }
     }
 
     fn words(&self) -> impl Iterator<Item = PossibleValue> + use<T> {
         let words = self.choices.iter().map(|(word, meaning, _)| PossibleValue::new(*word).help(*meaning));
-        words.chain([PossibleValue::new("arg:NAME").help(self.meaning)])
+        let named = self.named.iter().map(|(_, shown, meaning, _)| PossibleValue::new(*shown).help(*meaning));
+        words.chain(named)
     }
 }
 
@@ -132,9 +132,11 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOfOrValue<T> {
     type Value = T;
 
     fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
-        let name = value.to_str().and_then(|value| value.strip_prefix(VALUE)).filter(|name| !name.is_empty());
-        if let Some(name) = name {
-            return Ok((self.value)(name.to_owned()));
+        for (word, _, _, of_name) in self.named {
+            let name = value.to_str().and_then(|value| value.strip_prefix(word)).filter(|name| !name.is_empty());
+            if let Some(name) = name {
+                return Ok(of_name(name.to_owned()));
+            }
         }
         let chosen = PossibleValuesParser::new(self.words()).parse_ref(command, argument, value)?;
         let choice = self.choices.iter().find(|(word, _, _)| *word == chosen);

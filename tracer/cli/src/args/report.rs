@@ -8,7 +8,7 @@ use rtrace_exporters::{Destination, Owner, TraceSet};
 use rtrace_plan::Selector;
 use rtrace_report::{By, Histogram, Look, Min, Options, Sort, Waits};
 
-use super::choice::{Choice, OneOfOrOther, OneOfOrValue, TableFormat};
+use super::choice::{Choice, NamedChoice, OneOfOrOther, OneOfOrValue, TableFormat};
 use super::display::Display;
 use super::part::PartOfTime;
 use super::quantity::parse_min;
@@ -23,7 +23,7 @@ pub struct ReportArgs {
     pub directory: PathBuf,
 
     /// What each row stands for
-    #[arg(long, value_name = "ROWS", default_value = "function", value_parser = OneOfOrValue::new(&BY, "Function and value of that argument or result", By::Value))]
+    #[arg(long, value_name = "ROWS", default_value = "function", value_parser = OneOfOrValue::new(&BY, &NAMED_BY))]
     by: By,
 
     /// Figure to sort by, largest first, also a counter or its rate, or name [default: exclusive; in a tree inclusive; of ranks and peers name]
@@ -61,7 +61,7 @@ pub struct ReportArgs {
     columns: Vec<String>,
 
     /// Show the distribution of durations, or of an argument, result or metric in powers of two
-    #[arg(long, value_name = "OF", num_args = 0..=1, default_missing_value = DISTRIBUTIONS[0].0, conflicts_with = "columns", value_parser = OneOfOrValue::new(&DISTRIBUTIONS, "Values of that argument or result", Histogram::Value))]
+    #[arg(long, value_name = "OF", num_args = 0..=1, default_missing_value = DISTRIBUTIONS[0].0, conflicts_with = "columns", value_parser = OneOfOrValue::new(&DISTRIBUTIONS, &NAMED_DISTRIBUTIONS))]
     histogram: Option<Histogram>,
 
     /// Output format
@@ -87,6 +87,13 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
           conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers", "from", "to"])]
     suggest_filter: Option<PathBuf>,
+
+    /// Say what this Score-P filter file would save in a recording like this one
+    ///
+    /// Rules on source files need these in the trace: record functions that have debug information.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
+          conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers", "from", "to", "suggest_filter"])]
+    pub filter: Option<PathBuf>,
 
     /// Count this function as waiting; `exe` is the program; may be repeated
     ///
@@ -167,18 +174,33 @@ pub(super) fn destination(path: &Path, owner: Option<Owner>, may_be_replaced: fn
     }
 }
 
-static BY: [Choice<By>; 10] = [
+static BY: [Choice<By>; 12] = [
     ("function", "Function", By::Function),
     ("tree", "Call path, shown as a tree: who called whom", By::Tree),
     ("thread", "Thread", By::Thread),
     ("library", "Library", By::Library),
+    ("library-pair", "Library that makes calls, and library that these are to", By::LibraryPair),
     ("process", "Process", By::Process),
     ("rank", "Rank of a parallel job, in the order of ranks", By::Rank),
     ("peer", "Rank that sends messages, and rank that receives them", By::Peer),
     ("caller", "Function and its direct caller", By::Caller),
     ("callpath", "Function and the full chain of its callers", By::Callpath),
     ("callsite", "Function and the source line or address that called it", By::Callsite),
+    ("cpu", "Function in which CPU time was sampled, traced or not (--sampling)", By::Cpu),
 ];
+
+static NAMED_BY: [NamedChoice<By>; 2] = [
+    ("arg:", "arg:NAME", "Function and value of that argument or result", By::Value),
+    (
+        "between:",
+        "between:BEGIN..END",
+        "Region between calls of two functions, by its name if --args has it",
+        By::Marked,
+    ),
+];
+
+static NAMED_DISTRIBUTIONS: [NamedChoice<Histogram>; 1] =
+    [("arg:", "arg:NAME", "Values of that argument or result", Histogram::Value)];
 
 static DISTRIBUTIONS: [Choice<Histogram>; 1] = [("durations", "Durations of calls", Histogram::Durations)];
 
@@ -222,7 +244,7 @@ const SORT: [Choice<Sort>; 11] = [
 ];
 
 /// The headings of figures.
-const COLUMNS: [&str; 50] = [
+const COLUMNS: [&str; 54] = [
     "calls",
     "timed",
     "share",
@@ -273,6 +295,10 @@ const COLUMNS: [&str; 50] = [
     "peak bytes",
     "leaked bytes",
     "leaks",
+    "entered",
+    "region time",
+    "cpu",
+    "samples",
 ];
 
 pub(super) const EXAMPLES: &str = "\
@@ -297,6 +323,9 @@ EXAMPLES:
     rtrace report out.rtrace --by arg:fd --sort inclusive
     rtrace report out.rtrace --histogram arg:count
 
+    # What runs in each region that the program marks?
+    rtrace report out.rtrace --by between:begin_step..end_step
+
     # What took the time in the third minute? The same as a page
     rtrace report out.rtrace --from 2m --to 3m
     rtrace report out.rtrace --from 2m --to 3m --html third.html
@@ -306,6 +335,7 @@ EXAMPLES:
 
     # Leave out of the next recording what costs most and says least
     rtrace report out.rtrace --suggest-filter=short.filter
+    rtrace report out.rtrace --filter short.filter
 
     # Write a page for a browser
     rtrace report out.rtrace --html out.html";
