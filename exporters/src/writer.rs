@@ -36,6 +36,9 @@ const RESERVED_BYTES: usize = 32 << 10;
 /// Rows of `folded.parquet` that are in memory at a time: each takes some 600 bytes, and its durations.
 const FOLDED_ROWS: usize = 4_096;
 
+/// Process and place of samples.
+type SampledPlace = (Option<u32>, Option<CallSiteId>);
+
 /// Writes a recording into a trace directory.
 ///
 /// Dropped without [`finish`](Sink::finish), as after an error, the directory keeps what was
@@ -63,7 +66,7 @@ pub struct TraceWriter {
     /// Present once there is a profile: recordings without have no such file.
     profile: Option<IdTable<(LocationId, PathId), PathProfile>>,
     /// Present where CPU time is sampled.
-    cpu_samples: Option<IdTable<(Option<u32>, Option<CallSiteId>), CpuSamples>>,
+    cpu_samples: Option<IdTable<SampledPlace, CpuSamples>>,
     /// Present where a budget has taken probes out.
     estimates: Option<IdTable<(LocationId, RegionId), Estimate>>,
     samples: Segments<Sample>,

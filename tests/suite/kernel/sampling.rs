@@ -16,12 +16,12 @@ use crate::common::rtrace;
 use crate::common::skip::Turn;
 use crate::common::target;
 
-/// Each turn of the loop takes as long as any other, wherever it is.
+/// Each turn of the loop takes as long as any other, wherever it is. A probe on the first instruction is not in the loop.
 const SPIN: &str = r#"
 #define SPIN(name)                                                      \
 	__attribute__((noinline, aligned(64))) void name(long turns)    \
 	{                                                               \
-		__asm__ volatile("1: dec %0\n\tjnz 1b" : "+r"(turns));  \
+		__asm__ volatile("nop\n1: dec %0\n\tjnz 1b" : "+r"(turns)); \
 	}
 "#;
 
@@ -204,6 +204,41 @@ fn a_command_without_a_library_is_summed_up_with_what_to_trace() {
     assert!((0.9..1.2).contains(&seconds), "{said}");
     assert!(said.contains("rtrace run --lib libfirst.so -- prlimit --cpu=1 "), "{said}");
     assert!(said.contains("no call was recorded"), "{said}");
+}
+
+#[test]
+fn a_recording_has_exact_calls_beside_samples_of_all_code() {
+    let Some(_turn) = Turn::take() else { return };
+    let program = Spinning::compile().join("spins");
+    let folder = TempDir::new().unwrap();
+    let trace = folder.path().join("trace").display().to_string();
+    // It executes another program, and has ended when its samples are named.
+    let options = ["run", "--lib", "libsecond.so", "--sampling", "997", "-o", &trace, "--"];
+    let limited = ["prlimit", "--cpu=2", program.to_str().unwrap()];
+    let output = rtrace::command().args(options).args(limited).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + libc::SIGKILL), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = json(&["report", &trace, "--by", "cpu", "--json"]);
+    let rows = report["rows"].as_array().unwrap();
+    let sum = |key: &str, name: &str| -> u64 {
+        rows.iter().filter(|row| row[key] == name).map(|row| row["samples"].as_u64().unwrap()).sum()
+    };
+    // Tracing takes time, in the kernel.
+    let all = rows.iter().map(|row| row["samples"].as_u64().unwrap()).sum::<u64>() - sum("function", "(kernel)");
+    assert!(all > 200, "{report:#}");
+    for (key, name, truth) in [
+        ("function", "forty", IN_FORTY),
+        ("function", "twenty", IN_TWENTY),
+        ("function", "quarter", IN_SECOND),
+        ("library", "(no file)", IN_MADE),
+    ] {
+        let share = sum(key, name) as f64 / all as f64;
+        assert!(around(truth, all).contains(&share), "{share} of {all} samples for {name}: {report:#}");
+    }
+    let calls = |name: &str| &named(&report["rows"], "function", name)["calls"];
+    let recorded = json(&["report", &trace, "--json"]);
+    assert_eq!(calls("quarter"), &named(&recorded["rows"], "function", "quarter")["calls"]);
+    assert!(calls("quarter").as_u64().unwrap() > 100 && calls("forty").is_null(), "{report:#}");
+    assert!(recorded["notes"].to_string().contains("% in libfirst.so"), "{recorded:#}");
 }
 
 #[test]

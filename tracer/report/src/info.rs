@@ -313,7 +313,10 @@ impl Info {
         );
         lines.extend(values::lines(&self.values).into_iter().map(|text| plain("values", text)));
         let per_call = self.bytes_per_call.map_or_else(String::new, |bytes| format!(", {bytes:.1} per call"));
-        lines.push(plain("size", format!("{} bytes{per_call}", grouped(self.bytes))));
+        let seconds = self.duration_ns.filter(|&duration| duration > 0).map(|duration| duration as f64 / 1e9);
+        let per_second = seconds.map(|seconds| (self.bytes as f64 / seconds).round() as u64);
+        let per_second = per_second.map_or_else(String::new, |bytes| format!(", {} per second", grouped(bytes)));
+        lines.push(plain("size", format!("{} bytes{per_call}{per_second}", grouped(self.bytes))));
         if let Some(overhead) = self.overhead_percent.map(Overhead::percent) {
             let text = format!("about {overhead}");
             lines.push(if overhead.is_high() { warning("overhead", text) } else { plain("overhead", text) });
