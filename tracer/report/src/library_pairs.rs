@@ -13,14 +13,14 @@ use super::key::{LEFT_OUT, RowId, UNKNOWN, name};
 use super::table::{Column, Datum};
 
 /// A library that makes calls, by its path, and one that has the functions.
-type Pair<'a> = (Option<&'a str>, LibraryId);
+type LibraryPair<'a> = (Option<&'a str>, LibraryId);
 
 /// The pairs, as they appear.
 pub(super) struct LibraryPairs<'a> {
     trace: &'a TraceSet,
     /// By their key.
-    pairs: Vec<Pair<'a>>,
-    keys: HashMap<Pair<'a>, RowId>,
+    pairs: Vec<LibraryPair<'a>>,
+    keys: HashMap<LibraryPair<'a>, RowId>,
 }
 
 impl<'a> LibraryPairs<'a> {

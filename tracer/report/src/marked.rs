@@ -35,7 +35,7 @@ pub(super) struct Marked {
 }
 
 /// What a call marks.
-enum Mark {
+enum Marker {
     Begin(RowId),
     End,
 }
@@ -68,7 +68,7 @@ impl Marked {
             alone: [0; 2],
         };
         let mut rows: HashMap<String, RowId> = HashMap::new();
-        let mut marks: HashMap<LocationId, Vec<(Timestamp, u64, Mark)>> = HashMap::new();
+        let mut marks: HashMap<LocationId, Vec<(Timestamp, u64, Marker)>> = HashMap::new();
         let mut values = trace.value_reader();
         for batch in trace.calls() {
             let batch = batch?;
@@ -85,14 +85,14 @@ impl Marked {
                     if row == next {
                         marked.names.push(name);
                     }
-                    Mark::Begin(row)
+                    Marker::Begin(row)
                 } else {
-                    Mark::End
+                    Marker::End
                 };
                 // A call that was not timed marks where it starts.
                 let time = match mark {
-                    Mark::Begin(_) => call.end().unwrap_or(call.start),
-                    Mark::End => call.start,
+                    Marker::Begin(_) => call.end().unwrap_or(call.start),
+                    Marker::End => call.start,
                 };
                 marks.entry(call.location).or_default().push((time, call.id, mark));
             }
@@ -104,16 +104,16 @@ impl Marked {
         Ok(marked)
     }
 
-    fn pair(&mut self, location: LocationId, marks: Vec<(Timestamp, u64, Mark)>) {
+    fn pair(&mut self, location: LocationId, marks: Vec<(Timestamp, u64, Marker)>) {
         let changes = self.changes.entry(location).or_default();
         let mut open: Vec<(RowId, Timestamp)> = Vec::new();
         for (time, _, mark) in marks {
             match (mark, open.last().copied()) {
-                (Mark::Begin(row), _) => {
+                (Marker::Begin(row), _) => {
                     open.push((row, time));
                     self.sums.entry(row).or_default().0 += 1;
                 }
-                (Mark::End, Some((row, since))) => {
+                (Marker::End, Some((row, since))) => {
                     open.pop();
                     // Time within a region of the same name is the outer one's.
                     if open.iter().all(|(other, _)| *other != row) {
@@ -121,7 +121,7 @@ impl Marked {
                         sum.1 = sum.1.saturating_add(time.since(since));
                     }
                 }
-                (Mark::End, None) => self.alone[1] += 1,
+                (Marker::End, None) => self.alone[1] += 1,
             }
             changes.push((time, open.last().map_or(OUTSIDE, |(row, _)| *row)));
         }

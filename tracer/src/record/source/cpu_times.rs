@@ -6,14 +6,14 @@ use foldhash::HashMap;
 use rtrace_model::{CallSiteId, CpuSamples, Definition};
 
 /// Process and place of samples, as in [`CpuSamples`].
-type Place = (Option<u32>, Option<CallSiteId>);
+type ProcessPlace = (Option<u32>, Option<CallSiteId>);
 
 /// The samples of a recording.
 #[derive(Default)]
 pub struct CpuTimes {
-    samples: BTreeMap<Place, u64>,
+    samples: BTreeMap<ProcessPlace, u64>,
     /// Those that are not announced in their newest state.
-    changed: BTreeSet<Place>,
+    changed: BTreeSet<ProcessPlace>,
     /// Code that is in no file, by process and address.
     outside_files: HashMap<(u32, u64), CallSiteId>,
 }
@@ -39,7 +39,7 @@ impl CpuTimes {
 
     /// What has changed since the last call.
     pub fn announce(&mut self) -> Vec<Definition> {
-        let row = |place: Place| {
+        let row = |place: ProcessPlace| {
             let samples = self.samples.get(&place).copied().unwrap_or_default();
             Definition::CpuSamples(CpuSamples { pid: place.0, call_site: place.1, samples })
         };
