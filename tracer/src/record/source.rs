@@ -284,13 +284,17 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     /// A map cannot be read.
-    pub fn sampled(&mut self, samples: &Samples) -> Result<(), Error> {
+    pub fn sampled(&mut self, samples: Samples) -> Result<(), Error> {
+        let samples = self.cpu_times.wait(samples);
         if samples.places.is_empty() && samples.lost == 0 {
             return Ok(());
         }
         self.catch_up()?;
         for &(place, count) in &samples.places {
             let (pid, address) = (place.process, place.address);
+            if self.cpu_times.is_withheld(pid, Timestamp(place.time)) {
+                continue;
+            }
             if place.in_kernel != 0 {
                 self.cpu_times.add(pid, None, count);
                 continue;
@@ -363,6 +367,8 @@ impl<'a> Source<'a> {
     pub fn drain(mut self, regions: usize) -> Result<Drained, Error> {
         let open = self.programs.take_open_calls()?;
         self.pass_all()?;
+        self.sampled(Samples::default())?;
+        self.announce_call_sites();
         let end = host::clock_anchor();
         for thread in open {
             let id = thread.thread.location;
@@ -499,6 +505,7 @@ impl<'a> Source<'a> {
                 if self.withheld.remove(&pid) {
                     self.withhold(pid, event.tid, time);
                 } else {
+                    self.cpu_times.resume(pid);
                     self.changes.push((pid, time, Change::Executed));
                 }
                 EventKind::Exec { executable }
@@ -530,6 +537,7 @@ impl<'a> Source<'a> {
 
     /// Nothing of a process is recorded from here on, as who records could not ptrace it.
     pub fn withhold(&mut self, pid: u32, tid: u32, time: Timestamp) {
+        self.cpu_times.withhold(pid, time);
         self.changes.push((pid, time, Change::Withheld));
         self.summary.withheld += 1;
         let kind = EventKind::Withheld { program: processes::program(pid) };

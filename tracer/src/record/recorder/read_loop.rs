@@ -96,7 +96,7 @@ impl ReadLoop<'_, '_, '_> {
             self.announcements.event(kind);
         }
         if let Some(clock) = self.cpu_clock.take() {
-            clock.finish()?.iter().try_for_each(|samples| self.source.sampled(samples))?;
+            clock.finish()?.into_iter().try_for_each(|samples| self.source.sampled(samples))?;
         }
         self.source.pass()?;
         let begun = self.begun();
@@ -123,7 +123,7 @@ impl ReadLoop<'_, '_, '_> {
             thread::sleep(READ_PERIOD);
             self.source.pass()?;
             for samples in self.cpu_clock.iter().flat_map(CpuClock::heard) {
-                self.source.sampled(&samples)?;
+                self.source.sampled(samples)?;
             }
             self.announcements.samples(self.samplers);
             self.follow_processes()?;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::HashMap;
-use rtrace_model::{CallSiteId, CpuSamples, Definition};
+use rtrace_bpf::Samples;
+use rtrace_model::{CallSiteId, CpuSamples, Definition, Timestamp};
 
 /// Process and place of samples, as in [`CpuSamples`].
 type ProcessPlace = (Option<u32>, Option<CallSiteId>);
@@ -16,9 +17,33 @@ pub struct CpuTimes {
     changed: BTreeSet<ProcessPlace>,
     /// Code that is in no file, by process and address.
     outside_files: HashMap<(u32, u64), CallSiteId>,
+    /// Those that came last: what became of their processes until then may be told only now.
+    latest: Samples,
+    /// Processes that may not be looked at, since when.
+    withheld: HashMap<u32, Timestamp>,
 }
 
 impl CpuTimes {
+    /// Takes samples, and gives those before them.
+    pub fn wait(&mut self, samples: Samples) -> Samples {
+        std::mem::replace(&mut self.latest, samples)
+    }
+
+    /// Nothing of a process is known from then on, until it executes a program that may be looked at.
+    pub fn withhold(&mut self, pid: u32, time: Timestamp) {
+        self.withheld.insert(pid, time);
+    }
+
+    /// A process has executed a program that may be looked at.
+    pub fn resume(&mut self, pid: u32) {
+        self.withheld.remove(&pid);
+    }
+
+    /// Whether a process was one that may not be looked at.
+    pub fn is_withheld(&self, pid: u32, time: Timestamp) -> bool {
+        self.withheld.get(&pid).is_some_and(|since| time >= *since)
+    }
+
     /// Adds samples of a process; without a place, they are of the kernel.
     pub fn add(&mut self, pid: u32, site: Option<CallSiteId>, samples: u64) {
         *self.samples.entry((Some(pid), site)).or_default() += samples;
