@@ -285,28 +285,8 @@ impl<'a> Source<'a> {
     /// # Errors
     /// A map cannot be read.
     pub fn sampled(&mut self, samples: Samples) -> Result<(), Error> {
-        let samples = self.cpu_times.wait(samples);
-        if samples.places.is_empty() && samples.lost == 0 {
-            return Ok(());
-        }
         self.catch_up()?;
-        for &(place, count) in &samples.places {
-            let (pid, address) = (place.process, place.address);
-            if self.cpu_times.is_withheld(pid, Timestamp(place.time)) {
-                continue;
-            }
-            if place.in_kernel != 0 {
-                self.cpu_times.add(pid, None, count);
-                continue;
-            }
-            let space = self.programs.space(pid)?;
-            let found = self.call_sites.sampled(pid, space, address, Timestamp(place.time));
-            let define = || self.call_sites.in_no_file(pid, address);
-            let site = found.unwrap_or_else(|| self.cpu_times.outside_files((pid, address), define));
-            self.cpu_times.add(pid, Some(site), count);
-        }
-        self.cpu_times.lose(samples.lost);
-        Ok(())
+        self.cpu_times.take(samples, &mut self.call_sites, self.programs)
     }
 
     /// Hears of all that was mapped before the calls that were read began. What the kernel side knows of addresses at which
@@ -505,7 +485,7 @@ impl<'a> Source<'a> {
                 if self.withheld.remove(&pid) {
                     self.withhold(pid, event.tid, time);
                 } else {
-                    self.cpu_times.resume(pid);
+                    self.cpu_times.resume(pid, time);
                     self.changes.push((pid, time, Change::Executed));
                 }
                 EventKind::Exec { executable }

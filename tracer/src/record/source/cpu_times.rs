@@ -1,10 +1,13 @@
 //! Samples of CPU time, counted by process and place.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use foldhash::HashMap;
-use rtrace_bpf::Samples;
+use rtrace_bpf::{Error, Programs, Samples};
 use rtrace_model::{CallSiteId, CpuSamples, Definition, Timestamp};
+
+use super::call_sites::CallSites;
 
 /// Process and place of samples, as in [`CpuSamples`].
 type ProcessPlace = (Option<u32>, Option<CallSiteId>);
@@ -19,47 +22,53 @@ pub struct CpuTimes {
     outside_files: HashMap<(u32, u64), CallSiteId>,
     /// Those that came last: what became of their processes until then may be told only now.
     latest: Samples,
-    /// Processes that may not be looked at, since when.
-    withheld: HashMap<u32, Timestamp>,
+    /// Processes that may not be looked at, from when until when.
+    withheld: Vec<(u32, Range<Timestamp>)>,
 }
 
 impl CpuTimes {
-    /// Takes samples, and gives those before them.
-    pub fn wait(&mut self, samples: Samples) -> Samples {
-        std::mem::replace(&mut self.latest, samples)
+    /// Takes samples, and places those before them.
+    ///
+    /// # Errors
+    /// A map cannot be read.
+    pub fn take(&mut self, samples: Samples, sites: &mut CallSites, programs: &Programs) -> Result<(), Error> {
+        let samples = std::mem::replace(&mut self.latest, samples);
+        for (place, count) in samples.places {
+            let (pid, address, time) = (place.process, place.address, Timestamp(place.time));
+            if self.withheld.iter().any(|(of, times)| *of == pid && times.contains(&time)) {
+                continue;
+            }
+            if place.in_kernel != 0 {
+                self.add((Some(pid), None), count);
+                continue;
+            }
+            let found = sites.sampled(pid, programs.space(pid)?, address, time);
+            let define = || sites.in_no_file(pid, address);
+            let site = found.unwrap_or_else(|| *self.outside_files.entry((pid, address)).or_insert_with(define));
+            self.add((Some(pid), Some(site)), count);
+        }
+        // Those are counted since the beginning.
+        let lost = self.samples.get(&(None, None)).copied().unwrap_or_default();
+        if samples.lost > lost {
+            self.add((None, None), samples.lost - lost);
+        }
+        Ok(())
     }
 
     /// Nothing of a process is known from then on, until it executes a program that may be looked at.
     pub fn withhold(&mut self, pid: u32, time: Timestamp) {
-        self.withheld.insert(pid, time);
+        self.withheld.push((pid, time..Timestamp(u64::MAX)));
     }
 
     /// A process has executed a program that may be looked at.
-    pub fn resume(&mut self, pid: u32) {
-        self.withheld.remove(&pid);
+    pub fn resume(&mut self, pid: u32, time: Timestamp) {
+        let open = self.withheld.iter_mut().filter(|(of, times)| *of == pid && times.contains(&time));
+        open.for_each(|(_, times)| times.end = time);
     }
 
-    /// Whether a process was one that may not be looked at.
-    pub fn is_withheld(&self, pid: u32, time: Timestamp) -> bool {
-        self.withheld.get(&pid).is_some_and(|since| time >= *since)
-    }
-
-    /// Adds samples of a process; without a place, they are of the kernel.
-    pub fn add(&mut self, pid: u32, site: Option<CallSiteId>, samples: u64) {
-        *self.samples.entry((Some(pid), site)).or_default() += samples;
-        self.changed.insert((Some(pid), site));
-    }
-
-    /// So many samples could not be noted, since the beginning.
-    pub fn lose(&mut self, samples: u64) {
-        if samples > 0 && self.samples.insert((None, None), samples) != Some(samples) {
-            self.changed.insert((None, None));
-        }
-    }
-
-    /// The site of code in no file, as `define` makes it where it is the first sample there.
-    pub fn outside_files(&mut self, place: (u32, u64), define: impl FnOnce() -> CallSiteId) -> CallSiteId {
-        *self.outside_files.entry(place).or_insert_with(define)
+    fn add(&mut self, place: ProcessPlace, samples: u64) {
+        *self.samples.entry(place).or_default() += samples;
+        self.changed.insert(place);
     }
 
     /// What has changed since the last call.
