@@ -15,6 +15,7 @@ use object::read::ReadCache;
 use object::{CompressionFormat, Object as _, ObjectSection as _};
 
 use crate::contents::{Contents, ReadBytes};
+use crate::dynamic::hexadecimal;
 use crate::symtab::SymbolTable;
 use crate::{Image, open_regular};
 
@@ -244,9 +245,6 @@ fn checksum(mut file: &File) -> io::Result<u32> {
     }
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 impl Image {
     /// Takes the symbols of the debug file of a program that was stripped, which people know by `path`; also of a library
     /// that exports nothing.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use gimli::{
     BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CieOrFde, CommonInformationEntry, EhFrame,
-    LittleEndian, Pointer, Register, UnwindSection, X86_64,
+    FrameDescriptionEntry, LittleEndian, Pointer, Register, UnwindSection, X86_64,
 };
 
 use crate::{Image, Reader};
@@ -33,38 +33,52 @@ impl Image {
     /// The ranges of `.eh_frame`, sorted by start; those that cannot be read are left out.
     pub fn frame_ranges(&self) -> Vec<FrameRange> {
         let Some((address, bytes)) = self.frames() else { return Vec::new() };
-        let mut frame = EhFrame::new(bytes, LittleEndian);
-        frame.set_address_size(8);
-        let bases = BaseAddresses::default().set_eh_frame(address);
-
-        let mut common = HashMap::new();
         let mut ranges = Vec::new();
-        let mut entries = frame.entries(&bases);
-        while let Ok(Some(entry)) = entries.next() {
-            match entry {
-                CieOrFde::Cie(cie) => {
-                    let frame_address = FrameAddress::default().after(cie.instructions(&frame, &bases));
-                    common.insert(cie.offset(), (cie, frame_address));
-                }
-                CieOrFde::Fde(partial) => {
-                    let Some((cie, frame_address)) = common.get(&partial.cie_offset().0) else { continue };
-                    let Ok(fde) = partial.parse(|_, _, _| Ok(CommonInformationEntry::clone(cie))) else { continue };
-                    let entry = address.saturating_add(fde.offset() as u64);
-                    let entry = entry..entry.saturating_add((LENGTH + fde.entry_len()) as u64);
-                    let start = fde.initial_address();
-                    let Some(end) = start.checked_add(fde.len()).filter(|&end| end > start) else { continue };
-                    ranges.push(FrameRange {
-                        start,
-                        end,
-                        entry_is_plain: frame_address.after(fde.instructions(&frame, &bases)).is_plain(),
-                        // A relative pointer of zero means none and comes out as its own address.
-                        has_lsda: fde.lsda().map(Pointer::pointer).is_some_and(|lsda| !entry.contains(&lsda)),
-                    });
+        each_entry(address, bytes, |frame, bases, fde| {
+            let entry = address.saturating_add(fde.offset() as u64);
+            let entry = entry..entry.saturating_add((LENGTH + fde.entry_len()) as u64);
+            let start = fde.initial_address();
+            let Some(end) = start.checked_add(fde.len()).filter(|&end| end > start) else { return };
+            let frame_address = FrameAddress::default().after(fde.cie().instructions(frame, bases));
+            ranges.push(FrameRange {
+                start,
+                end,
+                entry_is_plain: frame_address.after(fde.instructions(frame, bases)).is_plain(),
+                // A relative pointer of zero means none and comes out as its own address.
+                has_lsda: fde.lsda().map(Pointer::pointer).is_some_and(|lsda| !entry.contains(&lsda)),
+            });
+        });
+        ranges.sort_by_key(|range| range.start);
+        ranges
+    }
+}
+
+/// A section as `gimli` reads it.
+pub(crate) fn section_of(address: u64, section: &[u8]) -> (EhFrame<Reader<'_>>, BaseAddresses) {
+    let mut frame = EhFrame::new(section, LittleEndian);
+    frame.set_address_size(8);
+    (frame, BaseAddresses::default().set_eh_frame(address))
+}
+
+/// Shows each frame description entry of a section that can be read, in file order.
+pub(crate) fn each_entry<'s>(
+    address: u64,
+    section: &'s [u8],
+    mut show: impl FnMut(&EhFrame<Reader<'s>>, &BaseAddresses, FrameDescriptionEntry<Reader<'s>>),
+) {
+    let (frame, bases) = section_of(address, section);
+    let mut common: HashMap<usize, CommonInformationEntry<Reader<'_>>> = HashMap::new();
+    let mut entries = frame.entries(&bases);
+    while let Ok(Some(entry)) = entries.next() {
+        match entry {
+            CieOrFde::Cie(cie) => _ = common.insert(cie.offset(), cie),
+            CieOrFde::Fde(partial) => {
+                let cie = common.get(&partial.cie_offset().0);
+                if let Some(Ok(fde)) = cie.map(|cie| partial.parse(|_, _, _| Ok(cie.clone()))) {
+                    show(&frame, &bases, fde);
                 }
             }
         }
-        ranges.sort_by_key(|range| range.start);
-        ranges
     }
 }
 

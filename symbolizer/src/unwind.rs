@@ -3,15 +3,15 @@
 //! The tables are read when the first address is asked for: where each entry is. Only the rows of entries that are
 //! asked for are computed.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, CommonInformationEntry, EhFrame, EhFrameOffset, Encoding, Format, LittleEndian,
-    Operation, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, X86_64,
+    CfaRule, EhFrame, EhFrameOffset, Encoding, Format, Operation, RegisterRule, UnwindContext, UnwindExpression,
+    UnwindSection, UnwindTableRow, X86_64,
 };
 use rtrace_model::{CallerFrame, CallerStack, UnwindRule};
 
+use crate::frames::{each_entry, section_of};
 use crate::{Image, Reader};
 
 const ENCODING: Encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 4 };
@@ -78,31 +78,13 @@ impl UnwindTables {
     }
 }
 
-fn section_of(address: u64, section: &[u8]) -> (EhFrame<Reader<'_>>, BaseAddresses) {
-    let mut frame = EhFrame::new(section, LittleEndian);
-    frame.set_address_size(8);
-    (frame, BaseAddresses::default().set_eh_frame(address))
-}
-
 /// The entries of a section, each read once.
 fn entries(address: u64, section: &[u8]) -> Vec<FrameEntry> {
-    let (frame, bases) = section_of(address, section);
-    let mut common: HashMap<usize, CommonInformationEntry<Reader<'_>>> = HashMap::new();
-    let (mut found, mut all) = (Vec::new(), frame.entries(&bases));
-    while let Ok(Some(entry)) = all.next() {
-        match entry {
-            CieOrFde::Cie(cie) => {
-                common.insert(cie.offset(), cie);
-            }
-            CieOrFde::Fde(partial) => {
-                let Some(cie) = common.get(&partial.cie_offset().0) else { continue };
-                let Ok(fde) = partial.parse(|_, _, _| Ok(cie.clone())) else { continue };
-                let start = fde.initial_address();
-                let end = start.saturating_add(fde.len());
-                found.push(FrameEntry { start, end, offset: fde.offset() });
-            }
-        }
-    }
+    let mut found = Vec::new();
+    each_entry(address, section, |_, _, fde| {
+        let start = fde.initial_address();
+        found.push(FrameEntry { start, end: start.saturating_add(fde.len()), offset: fde.offset() });
+    });
     found.sort_by_key(|entry| entry.start);
     found
 }
