@@ -138,26 +138,8 @@ fn distance(wanted: &str, candidate: &str) -> Option<usize> {
     }
     let tolerated = 1 + wanted.len() / 3;
     // Two at least: a name that contains the wanted one is always nearer.
-    Some(1 + edit_distance(wanted.as_bytes(), candidate.as_bytes())).filter(|distance| *distance <= 1 + tolerated)
-}
-
-/// Letters to insert, remove, replace or swap to get from one to the other.
-fn edit_distance(a: &[u8], b: &[u8]) -> usize {
-    let mut before: Vec<usize> = vec![usize::MAX; b.len() + 1];
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, to) in b.iter().enumerate() {
-            let replaced = last[j] + usize::from(from != to);
-            let mut least = replaced.min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && (*from, a[i - 1]) == (b[j - 1], *to) {
-                least = least.min(before[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
+    // Letters to insert, remove, replace or swap.
+    Some(1 + strsim::osa_distance(wanted, candidate)).filter(|distance| *distance <= 1 + tolerated)
 }
 
 #[cfg(test)]
