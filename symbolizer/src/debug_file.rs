@@ -74,7 +74,6 @@ impl DebugFile {
     }
 
     /// Finds the debug information of a file, which people know by `path` and which can be opened by `open`.
-    #[must_use]
     pub fn find(path: &Path, open: &Path, image: &Image) -> Option<DebugFile> {
         let own = ReadCache::new(open_regular(open).ok()?);
         let own = object::File::parse(&own).ok()?;
@@ -140,7 +139,6 @@ impl io::Write for BoundedBuffer {
 }
 
 /// Where debug files of a file are looked for, which people know by `path`.
-#[must_use]
 pub fn debug_places(path: &Path, image: &Image) -> Vec<PathBuf> {
     candidates(path, image).into_iter().map(|(path, _)| path).collect()
 }

@@ -34,7 +34,6 @@ impl Sources {
     /// Looks up the functions at these addresses; `None` where there is no debug information.
     ///
     /// People know the file by `path`; it can be opened by `open`.
-    #[must_use]
     pub fn read(path: &Path, open: &Path, image: &Image, addresses: &HashSet<u64>) -> Option<Sources> {
         let debug = DebugFile::find(path, open, image)?;
         let dwarf = debug.dwarf();

@@ -25,7 +25,6 @@ impl Verbatim {
     }
 
     /// The same parts of `image`, by offsets in the file.
-    #[must_use]
     pub fn by_offset(&self, image: &Image) -> Verbatim {
         let offsets = |range: Range<u64>| {
             let start = image.file_offset(range.start)?;

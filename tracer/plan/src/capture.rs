@@ -42,7 +42,6 @@ impl Capture {
     }
 
     /// The vector registers that are fetched, each once, by their numbers: a stub stores them.
-    #[must_use]
     pub fn vectors(&self) -> Vec<u8> {
         let of_vectors = self.ops(At::Enter).filter(|op| op.code == OpCode::Vector);
         let mut vectors: Vec<u8> = of_vectors.map(|op| op.number as u8).collect();
@@ -52,7 +51,6 @@ impl Capture {
     }
 
     /// What must be as the function left it where its return is seen.
-    #[must_use]
     pub fn keeps_at_return(&self) -> arrival::Keeps {
         let results = self.ops(At::Exit).filter(|op| op.code == OpCode::Result);
         let results = results.map(|op| if op.width.bytes > 4 { 8 } else { 4 });

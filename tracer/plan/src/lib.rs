@@ -225,7 +225,6 @@ pub struct LibrarySource {
 
 impl LibrarySource {
     /// A library of which everything is planned, and nothing fetched. `ifuncs`: as a process has chosen them.
-    #[must_use]
     pub fn new(
         library: Library,
         attach_path: PathBuf,

@@ -12,7 +12,6 @@ const DEEPEST: u32 = 32;
 const MOST_ELEMENTS: u64 = 16;
 
 /// Where each of these parameters is at the first instruction, and where the result is behind the call.
-#[must_use]
 pub fn locations(params: &[(&str, &Type)], result: Option<&Type>) -> (Vec<AbiPlace>, AbiPlace) {
     let mut places = Places::default();
     let result = result.map_or(AbiPlace::Unobservable(Cause::Void), |result| places.result(result));

@@ -24,13 +24,11 @@ pub struct FetchProgram {
 
 impl FetchProgram {
     /// Whether lists are read at the exit.
-    #[must_use]
     pub fn has_lists(&self) -> bool {
         self.fetches.iter().any(|fetch| fetch.op.code == OpCode::List && fetch.op.at == At::Exit)
     }
 
     /// How many operations run at the enter; the others run at the exit.
-    #[must_use]
     pub fn at_enter(&self) -> usize {
         self.fetches.iter().take_while(|fetch| fetch.op.at == At::Enter).count()
     }

@@ -156,7 +156,6 @@ impl Book {
     }
 
     /// The parts of the selection that name none of these functions.
-    #[must_use]
     pub fn unmatched<'a>(&'a self, symbols: &[&str]) -> Vec<&'a str> {
         self.selection.unmatched(symbols)
     }

@@ -69,33 +69,28 @@ impl From<Cause> for CaptureFault {
 
 impl Wanted {
     /// A parameter, `result` or `errno`, without more.
-    #[must_use]
     pub fn plain(name: &str) -> Wanted {
         let name = name.to_owned();
         Wanted { root: name.clone(), name, at: At::Enter, target: false, steps: Vec::new(), cast: None }
     }
 
     /// What a parameter points to when the function begins.
-    #[must_use]
     pub fn target(name: &str) -> Wanted {
         Wanted { target: true, ..Wanted::plain(name) }
     }
 
     /// A member of a parameter that is a structure: its column is called after both.
-    #[must_use]
     pub fn member(name: &str, member: &str) -> Wanted {
         let steps = vec![WantedStep::Member(member.to_owned())];
         Wanted { steps, name: format!("{name}_{member}"), ..Wanted::plain(name) }
     }
 
     /// Whether it is a parameter, or the result, as it is.
-    #[must_use]
     pub fn is_plain(&self) -> bool {
         !self.target && self.steps.is_empty() && self.cast.is_none()
     }
 
     /// How many pointers it follows into structures.
-    #[must_use]
     pub fn levels(&self) -> u32 {
         let behind = self.steps.iter().filter(|step| !matches!(step, WantedStep::Member(_))).count();
         (behind + usize::from(self.target)) as u32
@@ -161,7 +156,6 @@ impl Wanted {
     }
 
     /// Whether it asks for text.
-    #[must_use]
     pub fn is_text(&self) -> bool {
         matches!(self.cast, Some(Cast::Text(_)))
     }

@@ -38,7 +38,6 @@ pub struct ValueSpec {
 
 impl ValueSpec {
     /// The words of 8 bytes that its value takes.
-    #[must_use]
     pub fn words(&self) -> usize {
         self.ctype.words()
     }
@@ -63,7 +62,6 @@ pub struct MetricSpec {
 
 impl MetricSpec {
     /// The column that has its value of each call.
-    #[must_use]
     pub fn as_column(&self) -> ValueSpec {
         ValueSpec {
             name: self.name.clone(),
@@ -91,7 +89,6 @@ pub enum MetricUnit {
 
 impl MetricUnit {
     /// The unit of a metric by its name: those that end in `bytes` or `flops` count these.
-    #[must_use]
     pub fn of(name: &str) -> MetricUnit {
         match name {
             name if name.ends_with("bytes") => MetricUnit::Bytes,
@@ -101,7 +98,6 @@ impl MetricUnit {
     }
 
     /// As columns say it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             MetricUnit::Bytes => "B",
@@ -147,7 +143,6 @@ pub struct ListElement {
 
 impl ListElement {
     /// The words of a list of such elements, with that of their number.
-    #[must_use]
     pub fn words(self) -> usize {
         1 + (usize::from(self.bytes) * usize::from(MOST_ELEMENTS)).div_ceil(8)
     }
@@ -169,7 +164,6 @@ impl ListElement {
 
 impl ColumnType {
     /// The words of 8 bytes that a value takes.
-    #[must_use]
     pub fn words(self) -> usize {
         match self {
             ColumnType::Text(bytes) => usize::from(bytes).div_ceil(8),
@@ -182,7 +176,6 @@ impl ColumnType {
 
 impl ColumnType {
     /// Whether it is a number with a fraction.
-    #[must_use]
     pub fn is_float(self) -> bool {
         matches!(self, ColumnType::Float | ColumnType::Double | ColumnType::LongDouble)
     }
@@ -211,7 +204,6 @@ impl Width {
     pub const WORD: Width = Width { bytes: 8, signed: false };
 
     /// Extends the low bytes of a word to all of it.
-    #[must_use]
     pub fn extend(self, word: u64) -> u64 {
         let unused = 64 - 8 * u32::from(self.bytes.clamp(1, 8));
         match self.signed {
@@ -281,25 +273,21 @@ impl Op {
     ];
 
     /// An operation.
-    #[must_use]
     pub const fn new(code: OpCode, number: i32, width: Width, at: At) -> Op {
         Op { code, number, width, at }
     }
 
     /// Pushes a number.
-    #[must_use]
     pub const fn number(number: i32) -> Op {
         Op::new(OpCode::Number, number, Width::WORD, At::Enter)
     }
 
     /// Computes a word of two.
-    #[must_use]
     pub const fn binary(code: OpCode) -> Op {
         Op::new(code, 0, Width::WORD, At::Enter)
     }
 
     /// The words of 8 bytes that it pushes.
-    #[must_use]
     pub fn words(self) -> usize {
         match self.code {
             OpCode::Text => self.number as usize / 8,
@@ -334,7 +322,6 @@ pub enum Comparison {
 
 impl Comparison {
     /// Whether `left` compares so with `right`.
-    #[must_use]
     pub fn holds(self, left: i64, right: i64) -> bool {
         match self {
             Comparison::Less => left < right,
@@ -375,7 +362,6 @@ impl Register {
         [Register::Rdi, Register::Rsi, Register::Rdx, Register::Rcx, Register::R8, Register::R9];
 
     /// Its name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         const NAMES: [&str; 16] = [
             "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",

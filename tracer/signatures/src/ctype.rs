@@ -100,7 +100,6 @@ pub enum Class {
 
 impl Type {
     /// Its size in bytes, if it has one that is known.
-    #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         Some(match self {
             Type::Void | Type::Function | Type::Named(_) => return None,
@@ -117,7 +116,6 @@ impl Type {
     }
 
     /// Its alignment in bytes.
-    #[must_use]
     pub fn align(&self) -> u64 {
         match self {
             Type::Complex(part) => part.align(),
@@ -128,7 +126,6 @@ impl Type {
     }
 
     /// What it is as a parameter: arrays and functions are pointers there.
-    #[must_use]
     pub fn as_parameter(self) -> Type {
         match self {
             Type::Array(of, _) => Type::Pointer(of),
@@ -138,7 +135,6 @@ impl Type {
     }
 
     /// How its value is read from a word, if it is a number or an address of at most 8 bytes.
-    #[must_use]
     pub fn scalar(&self) -> Option<(ColumnType, Width)> {
         let unsigned = |bytes| Width { bytes, signed: false };
         Some(match self {

@@ -288,7 +288,6 @@ impl CapturedColumns {
 }
 
 /// The signature of a function of which nothing is known: the registers of the first six integer arguments.
-#[must_use]
 pub fn raw(name: &str) -> (Signature, FetchProgram) {
     let word = || Type::Integer { bytes: 8, signed: false };
     let param = |_| Declared { name: None, ctype: word(), c_type: "?".to_owned() };

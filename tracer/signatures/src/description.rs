@@ -22,7 +22,6 @@ pub struct Description {
 
 impl Description {
     /// Whether two say the same of where values are, and of how wide they are and whether they have a sign.
-    #[must_use]
     pub fn is_called_as(&self, other: &Description) -> bool {
         let same = |one: &Type, other: &Type| match (one.scalar(), other.scalar()) {
             (Some((one, width)), Some((other, others))) => one.is_float() == other.is_float() && width == others,
@@ -34,7 +33,6 @@ impl Description {
     }
 
     /// Whether two say the same of where values are.
-    #[must_use]
     pub fn agrees_with(&self, other: &Description) -> bool {
         let places = |said: &Description| {
             let typed: Vec<(&str, &Type)> = said.params.iter().map(|param| ("", &param.ctype)).collect();

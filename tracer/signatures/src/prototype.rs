@@ -100,7 +100,6 @@ pub fn type_in_parentheses(lexer: &mut Lexer, types: &Types) -> Result<Type, Str
 }
 
 /// The types that every table knows: those of the C library on 64-bit Linux.
-#[must_use]
 pub fn known_types() -> Types {
     let integer = |bytes, signed| Type::Integer { bytes, signed };
     let signed: [(&[&str], u8); 4] = [

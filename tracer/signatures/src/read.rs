@@ -22,7 +22,6 @@ enum PlaceBase {
 
 impl ValuePlace {
     /// An argument or a result.
-    #[must_use]
     pub fn new(location: &AbiPlace, ctype: &Type) -> ValuePlace {
         let base = match location {
             AbiPlace::Behind(address) => match register_of(address) {
@@ -50,13 +49,11 @@ impl ValuePlace {
     }
 
     /// The same bytes as another type, some bytes further.
-    #[must_use]
     pub fn cast(&self, offset: u64, ctype: Type) -> ValuePlace {
         ValuePlace { offset: self.offset.saturating_add(offset), ctype, ..self.clone() }
     }
 
     /// A member of a structure, also one of an unnamed structure in it.
-    #[must_use]
     pub fn member(&self, name: &str) -> Option<ValuePlace> {
         self.members().into_iter().find_map(|(known, place)| match known {
             "" => place.member(name),
@@ -65,7 +62,6 @@ impl ValuePlace {
     }
 
     /// The members of a structure.
-    #[must_use]
     pub fn members(&self) -> Vec<(&str, ValuePlace)> {
         let Type::Struct(structure) = &self.ctype else { return Vec::new() };
         let place = |field: &crate::Field| {
@@ -76,13 +72,11 @@ impl ValuePlace {
     }
 
     /// How many bytes it is behind the place that it is a part of.
-    #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
     /// When it is read.
-    #[must_use]
     pub fn at(&self) -> At {
         match &self.base {
             PlaceBase::Memory(_, at) => *at,

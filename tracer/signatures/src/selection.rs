@@ -41,7 +41,6 @@ impl ValueSelection {
     }
 
     /// Whether a function is asked for, and which of its columns: `None` for those that the table says, or all.
-    #[must_use]
     pub fn columns(&self, name: &str) -> Option<Option<&[Wanted]>> {
         if self.items.is_empty() {
             return Some(None);
@@ -50,7 +49,6 @@ impl ValueSelection {
     }
 
     /// The parts that name no function of these.
-    #[must_use]
     pub fn unmatched<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
         let is_unmatched = |item: &&SelectionItem| !names.iter().any(|name| item.matcher.is_match(name));
         self.items.iter().filter(is_unmatched).map(|item| item.pattern.as_str()).collect()

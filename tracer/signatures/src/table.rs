@@ -259,7 +259,6 @@ impl SignatureTable {
     }
 
     /// Whether it speaks of this library.
-    #[must_use]
     pub fn is_about(&self, path: &Path, image: &Image) -> bool {
         let is_any = self.libraries.is_empty() && self.symbols.is_empty();
         let soname = || image.soname().map(str::to_owned);
@@ -269,7 +268,6 @@ impl SignatureTable {
     }
 
     /// Its types in a library that defines the symbols for which `defines` holds.
-    #[must_use]
     pub fn dialect(&self, defines: impl Fn(&str) -> bool) -> Dialect {
         let mut dialect = Dialect { types: self.types.clone(), parts: Types::new() };
         for handle in &self.handles {
@@ -284,7 +282,6 @@ impl SignatureTable {
     }
 
     /// What it says of a function.
-    #[must_use]
     pub fn entry(&self, name: &str) -> Option<&TableEntry> {
         self.by_name.get(name).and_then(|&place| self.entries.get(place))
     }
@@ -324,13 +321,11 @@ impl SignatureTable {
     }
 
     /// That something is wrong with one of its entries.
-    #[must_use]
     pub fn fault(&self, entry: &TableEntry, message: String) -> Error {
         Error::Table { origin: TableLine { line: entry.line, ..self.origin.clone() }, message }
     }
 
     /// The source of what it says of a function.
-    #[must_use]
     pub fn source(&self, entry: &TableEntry) -> SaidBy {
         match &self.origin.path {
             Some(path) => SaidBy::File(path.clone(), entry.line),

@@ -11,7 +11,6 @@ use rtrace_plan::{Capture, Captures, LibrarySource, Plan, PlanOptions, PlannedLi
 use rtrace_signatures::{Asked, Book, Error, Lookup, Signature, TracedLibrary, leave_out_errno};
 
 /// Programs that may call what is traced: those of processes, or files that a command will load.
-#[must_use]
 pub fn callers(pids: &[u32], files: &[PathBuf]) -> Vec<PathBuf> {
     let program = |pid: &u32| {
         let executable = PathBuf::from(format!("/proc/{pid}/exe"));
@@ -123,7 +122,6 @@ pub fn errno(source: &LibrarySource) -> Option<Errno> {
 }
 
 /// Parts of the selection that name no function of a plan.
-#[must_use]
 pub fn unmatched(book: &Book, plan: &Plan) -> Vec<String> {
     let regions = plan.libraries.iter().flat_map(|library| &library.regions);
     let names: Vec<&str> = regions.flat_map(|planned| symbols(&planned.region)).collect();

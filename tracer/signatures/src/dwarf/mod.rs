@@ -57,7 +57,6 @@ pub struct DwarfFindings {
 /// Reads what the debug information of a file says of functions; nothing if there is none.
 ///
 /// People know the file by `path`; it can be opened by `open`.
-#[must_use]
 pub fn read(
     path: &Path,
     open: &Path,
