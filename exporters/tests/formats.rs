@@ -328,7 +328,7 @@ fn functions_of_one_name_are_told_apart_by_every_format() {
         let has = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
         assert!(has("calc@VER_1") && has("calc@@VER_2"), "{}", format.name);
         // Where the library stands in a place of its own, the name is that of the function alone.
-        let has_libraries = matches!(format.name, "csv" | "jsonl" | "arrow" | "callgrind" | "dot");
+        let has_libraries = matches!(format.name, "csv" | "jsonl" | "arrow" | "callgrind");
         assert_eq!(has("init [libone.so.0]") && has("init [libone.so.1]"), !has_libraries, "{}", format.name);
         // The linker's name has the version, too, which is how a program asks for it.
         let has_symbols = matches!(format.name, "csv" | "jsonl" | "arrow" | "pprof" | "otf2");

@@ -466,25 +466,6 @@ def number(label):
     return int(label.split()[0].replace(",", ""))
 
 
-@reader("dot")
-def dot(path):
-    output = subprocess.run(["dot", "-Tjson0", path], capture_output=True, text=True, check=True)
-    assert not output.stderr, output.stderr
-    graph = json.loads(output.stdout)
-    labels = [node["label"].split("\\n") for node in graph["objects"]]
-    found = {label[0]: number(label[2]) for label in labels}
-    expected, pairs = Counter(), Counter()
-    for functions, calls in COUNTS.items():
-        expected[functions[-1]] += calls
-        if len(functions) > 1:
-            pairs[functions[-2:]] += calls
-    same(found, expected)
-    found = {
-        (labels[edge["tail"]][0], labels[edge["head"]][0]): number(edge["label"]) for edge in graph["edges"]
-    }
-    same(found, pairs)
-
-
 def main():
     for name, read in READERS.items():
         try:

@@ -23,7 +23,6 @@ pub const TEST: &[&str] = &[
     "gfortran",
     "git",
     "golang-go",
-    "graphviz",
     "libfftw3-dev",
     "libopenmpi-dev",
     "libxml2-utils",

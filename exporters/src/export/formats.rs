@@ -4,7 +4,6 @@ mod arrow;
 mod callgrind;
 mod chrome;
 mod csv;
-mod dot;
 mod event_flow_code;
 mod firefox;
 mod folded;
@@ -29,7 +28,6 @@ pub const FORMATS: &[ExportFormat] = &[
     speedscope::FORMAT,
     firefox::FORMAT,
     callgrind::FORMAT,
-    dot::FORMAT,
     event_flow_code::FORMAT,
 ];
 

@@ -2,10 +2,9 @@
 //!
 //! Memory grows with the number of distinct call paths, not with that of calls.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_model::{Call, Ending, Measured, Reading, RegionId, Timestamp, format_ns};
+use rtrace_model::{Call, Measured, Reading, RegionId, Timestamp};
 
 use super::ExportError;
 use super::nesting::Visitor;
@@ -25,8 +24,7 @@ pub(super) struct Path {
 /// What calls add up to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PathFigures {
-    /// Calls by ending, in the order of [`Ending::ALL`].
-    pub(super) endings: [u64; 4],
+    pub(super) calls: u64,
     /// Nanoseconds of the timed calls, with and without traced callees.
     pub(super) inclusive: u64,
     pub(super) exclusive: u64,
@@ -38,12 +36,12 @@ pub(super) struct PathFigures {
 
 impl PathFigures {
     fn add_call(&mut self, Measured { call, readings, .. }: &Measured) {
-        self.endings[call.ending as usize] += 1;
+        self.calls += 1;
         self.add_sums(call.duration.unwrap_or(0), call.exclusive().unwrap_or(0), readings);
     }
 
     fn add(&mut self, other: &PathFigures) {
-        self.endings.iter_mut().zip(other.endings).for_each(|(sum, calls)| *sum += calls);
+        self.calls += other.calls;
         self.add_sums(other.inclusive, other.exclusive, &other.readings);
     }
 
@@ -63,20 +61,10 @@ impl PathFigures {
     pub(super) fn own(&self) -> u64 {
         self.exclusive.saturating_sub(self.tracing)
     }
-
-    pub(super) fn calls(&self) -> u64 {
-        self.endings.iter().sum()
-    }
 }
 
 /// By function, and by caller and function.
 type Graph = (BTreeMap<RegionId, PathFigures>, BTreeMap<(RegionId, RegionId), PathFigures>);
-
-/// A sum of times of calls that ended so, for people: of calls of which none was timed there is none.
-pub(super) fn readable(ns: u64, endings: [u64; 4]) -> Cow<'static, str> {
-    let has_time = Ending::ALL.into_iter().zip(endings).any(|(ending, calls)| ending != Ending::Unseen && calls > 0);
-    if has_time { format_ns(ns).into() } else { "-".into() }
-}
 
 /// All call paths; those that a path begins with come before it.
 #[derive(Debug, Default)]
@@ -192,10 +180,4 @@ impl Visitor for PathFolding<'_, '_> {
         self.paths.all[place].figures.add_call(measured);
         Ok(())
     }
-}
-
-/// Endings that say something beside the time, with the number of calls that ended so.
-pub(super) fn remarkable(endings: [u64; 4]) -> impl Iterator<Item = (&'static str, u64)> {
-    let remarkable = Ending::ALL.into_iter().zip(endings).filter(|&(ending, _)| ending != Ending::Returned);
-    remarkable.filter(|&(_, calls)| calls > 0).map(|(ending, calls)| (ending.name(), calls))
 }

@@ -42,7 +42,7 @@ fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError
         costs(output, sum.exclusive, sum.readings.iter().map(|reading| reading.exclusive()))?;
         for ((_, callee), sum) in pairs.range((caller, RegionId(0))..=(caller, RegionId(u32::MAX))) {
             position(source, output, ["cob", "cfi", "cfn"], *callee)?;
-            writeln!(output, "calls={} 0", sum.calls())?;
+            writeln!(output, "calls={} 0", sum.calls)?;
             costs(output, sum.inclusive, sum.readings.iter().map(|reading| reading.inclusive))?;
         }
     }

@@ -90,7 +90,7 @@ fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError
             PathStep::Function(region) => {
                 let library = source.region(region).map(|region| region.library);
                 regions.insert(region, library);
-                if path.figures.calls() > 0 {
+                if path.figures.calls > 0 {
                     profile.sample(&paths, place, path);
                 }
             }
@@ -149,8 +149,7 @@ impl Profile<'_> {
         let own = self.is_corrected.then(|| figures.own());
         let readings = (0..self.source.call_metrics().len())
             .map(|metric| figures.readings.get(metric).map_or(0, |reading| reading.exclusive()));
-        sample
-            .packed(field::SAMPLE_VALUES, [figures.calls(), figures.exclusive].into_iter().chain(own).chain(readings));
+        sample.packed(field::SAMPLE_VALUES, [figures.calls, figures.exclusive].into_iter().chain(own).chain(readings));
         for path in paths.upward(place) {
             let PathStep::Thread(location) = path.step else { continue };
             let source = self.source;
