@@ -17,22 +17,10 @@
 #define PAGE_BYTES 4096
 
 /* By address of a return, and address space. Its size is set before loading where contexts are recorded. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_arrival_key);
-	__type(value, struct rt_rule);
-} rules SEC(".maps");
+HASH_MAP(rules, struct rt_arrival_key, struct rt_rule, 1);
 
 /* Numbers of the contexts that left. Its size is set before loading, too. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_context_key);
-	__type(value, u32);
-} context_ids SEC(".maps");
+HASH_MAP(context_ids, struct rt_context_key, u32, 1);
 
 /* The same holds for it. */
 struct {
@@ -48,12 +36,7 @@ struct walking {
 	u64 high;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct walking);
-} walks SEC(".maps");
+THREAD_MAP(walks, struct walking);
 
 /* Where nobody can foresee what contexts are known by. */
 const volatile u64 context_seed;

@@ -15,12 +15,7 @@
 #define NO_REGISTER 4
 
 /* By region; its size is set before loading where values are fetched. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct rt_program);
-} fetch_programs SEC(".maps");
+ARRAY_MAP(fetch_programs, struct rt_program, 1);
 
 /*
  * What is not below the end becomes another number. Both are u64. In assembly, as clang may test a copy, and the verifier

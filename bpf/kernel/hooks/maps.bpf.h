@@ -5,6 +5,34 @@
 
 #include "frame.h"
 
+/* A table whose entries are taken as they come; its keys are any. */
+#define HASH_MAP(map_name, key_type, value_type, most)                                                                 \
+	struct {                                                                                                       \
+		__uint(type, BPF_MAP_TYPE_HASH);                                                                       \
+		__uint(max_entries, most);                                                                             \
+		__uint(map_flags, BPF_F_NO_PREALLOC);                                                                  \
+		__type(key, key_type);                                                                                 \
+		__type(value, value_type);                                                                             \
+	} map_name SEC(".maps")
+
+/* Values by number. */
+#define ARRAY_MAP(map_name, value_type, most)                                                                          \
+	struct {                                                                                                       \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                                                      \
+		__uint(max_entries, most);                                                                             \
+		__type(key, u32);                                                                                      \
+		__type(value, value_type);                                                                             \
+	} map_name SEC(".maps")
+
+/* A value of each thread, which ends with it. */
+#define THREAD_MAP(map_name, value_type)                                                                               \
+	struct {                                                                                                       \
+		__uint(type, BPF_MAP_TYPE_TASK_STORAGE);                                                               \
+		__uint(map_flags, BPF_F_NO_PREALLOC);                                                                  \
+		__type(key, int);                                                                                      \
+		__type(value, value_type);                                                                             \
+	} map_name SEC(".maps")
+
 /* Set before loading. */
 const volatile bool follow_children;
 
@@ -118,61 +146,25 @@ volatile u64 estimates[RT_COUNTERS];
 volatile u64 accesses_seen[RT_WATCHES];
 
 /* By process id. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 16);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u32);
-	__type(value, struct rt_process);
-} traced SEC(".maps");
+HASH_MAP(traced, u32, struct rt_process, 1 << 16);
 
 /* By process id: the children of which user space has not heard yet, or that get their probes just now. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 16);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u32);
-	__type(value, u32); /* enum rt_unlinked */
-} unlinked SEC(".maps");
+HASH_MAP(unlinked, u32, u32, 1 << 16); /* enum rt_unlinked */
 
 /* By thread: whether there are still probes in the code that it makes writable. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 16);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u32);
-	__type(value, u32);
-} writers SEC(".maps");
+HASH_MAP(writers, u32, u32, 1 << 16);
 
 /*
  * What is known of the return addresses that were met. The kernel clears two words for each entry that such a
  * table may have: half a million take it 6 ms.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 19);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_arrival_key);
-	__type(value, struct rt_arrival);
-} arrivals SEC(".maps");
+HASH_MAP(arrivals, struct rt_arrival_key, struct rt_arrival, 1 << 19);
 
 /* Where in a file they were when they were met: another may be mapped there since. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 19);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_arrival_key);
-	__type(value, struct rt_primed_key);
-} arrival_places SEC(".maps");
+HASH_MAP(arrival_places, struct rt_arrival_key, struct rt_primed_key, 1 << 19);
 
 /* What is known of return addresses before they are met. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 18);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_primed_key);
-	__type(value, struct rt_arrival);
-} primed SEC(".maps");
+HASH_MAP(primed, struct rt_primed_key, struct rt_arrival, 1 << 18);
 
 /* Return addresses of which nothing is known. */
 struct {
@@ -193,36 +185,14 @@ struct {
  * Where functions end in known tail calls; with RT_NO_REGION: how many words they take off the stack as they return; with
  * RT_OPENS: calls within theirs are recorded.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 19);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_tail_key);
-	__type(value, u32);
-} tails SEC(".maps");
+HASH_MAP(tails, struct rt_tail_key, u32, 1 << 19);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 18);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_untimed_key);
-	__type(value, u64);
-} untimed SEC(".maps");
+HASH_MAP(untimed, struct rt_untimed_key, u64, 1 << 18);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct rt_thread);
-} threads SEC(".maps");
+THREAD_MAP(threads, struct rt_thread);
 
 /* Of threads in which a first instruction has faulted. */
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct rt_faults);
-} faulted SEC(".maps");
+THREAD_MAP(faulted, struct rt_faults);
 
 struct rt_foreign_key {
 	u64 slot; /* from which the call returns */
@@ -236,66 +206,28 @@ struct rt_foreign {
 	u32 has_ended; /* on another thread */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 16);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_foreign_key);
-	__type(value, struct rt_foreign);
-} foreign_calls SEC(".maps");
+HASH_MAP(foreign_calls, struct rt_foreign_key, struct rt_foreign, 1 << 16);
 
 /* By location. Not in task storage: there Linux 7 finds no memory for more than 8 KiB. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 16);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u32);
-	__type(value, struct rt_far);
-} far_frames SEC(".maps");
+HASH_MAP(far_frames, u32, struct rt_far, 1 << 16);
 
 /* What a new entry of far_frames is copied from. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct rt_far);
-} no_far_frames SEC(".maps");
+ARRAY_MAP(no_far_frames, struct rt_far, 1);
 
 /* By location. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 16);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u32);
-	__type(value, struct rt_left);
-} left_calls SEC(".maps");
+HASH_MAP(left_calls, u32, struct rt_left, 1 << 16);
 
 /* What a new entry of left_calls is copied from. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct rt_left);
-} no_left_calls SEC(".maps");
+ARRAY_MAP(no_left_calls, struct rt_left, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct rt_measured);
-} counted_threads SEC(".maps");
+THREAD_MAP(counted_threads, struct rt_measured);
 
 /* Lists that are read when a call returns, until its record is written. */
 struct rt_lists {
 	u64 word[RT_LISTED];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct rt_lists);
-} lists SEC(".maps");
+THREAD_MAP(lists, struct rt_lists);
 
 struct rt_chunk_key {
 	u32 location;
@@ -306,21 +238,10 @@ struct rt_chunk {
 	struct rt_row row[RT_ROWS_CHUNK];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 16);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_chunk_key);
-	__type(value, struct rt_chunk);
-} far_rows SEC(".maps");
+HASH_MAP(far_rows, struct rt_chunk_key, struct rt_chunk, 1 << 16);
 
 /* What a new entry of far_rows is copied from. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct rt_chunk);
-} no_far_rows SEC(".maps");
+ARRAY_MAP(no_far_rows, struct rt_chunk, 1);
 
 /* RT_COUNTERS for each CPU; the number of CPUs is set before loading. */
 struct {
@@ -330,21 +251,9 @@ struct {
 	__type(value, u32);
 } counter_events SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 16);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u32);
-	__type(value, struct rt_location);
-} locations SEC(".maps");
+HASH_MAP(locations, u32, struct rt_location, 1 << 16);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 16);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_loss_key);
-	__type(value, u64);
-} losses SEC(".maps");
+HASH_MAP(losses, struct rt_loss_key, u64, 1 << 16);
 
 /* `entry_sums` for each CPU; their number is set before loading. */
 struct {
@@ -356,12 +265,7 @@ struct {
 } entries_seen SEC(".maps");
 
 /* By region: more than `written_from` where calls of the region are folded up to a longer duration. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u64);
-} levels SEC(".maps");
+ARRAY_MAP(levels, u64, 1);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -371,12 +275,7 @@ struct {
 } hit_times SEC(".maps");
 
 /* By region, where governed: nanoseconds that a hit costs while the region is throttled; 0: it is not. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u32);
-} throttled SEC(".maps");
+ARRAY_MAP(throttled, u32, 1);
 
 /* Nanoseconds that the hits of throttled regions cost so far, on each CPU. */
 struct {
@@ -386,37 +285,15 @@ struct {
 	__type(value, u64);
 } throttled_cost SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_counted_key);
-	__type(value, u64);
-} counted_calls SEC(".maps");
+HASH_MAP(counted_calls, struct rt_counted_key, u64, 1);
 
 /* By path id; their number is set before loading. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct rt_path);
-} paths SEC(".maps");
+ARRAY_MAP(paths, struct rt_path, 1);
 
 /* By path id, where calls are counted, too. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct rt_path_counts);
-} path_counts SEC(".maps");
+ARRAY_MAP(path_counts, struct rt_path_counts, 1);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct rt_path_key);
-	__type(value, u32);
-} path_ids SEC(".maps");
+HASH_MAP(path_ids, struct rt_path_key, u32, 1);
 
 /* Ids whose location has ended, to be used again. */
 struct {
@@ -453,12 +330,7 @@ struct watchers {
 	struct watcher of[RT_WATCHES];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct watchers);
-} watching SEC(".maps");
+THREAD_MAP(watching, struct watchers);
 
 /* Its size is set before loading where values are recorded. */
 struct {
