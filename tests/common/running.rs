@@ -52,23 +52,32 @@ impl Running {
 
     /// Waits for a line that contains `text`; fails where it ends without.
     pub fn wait_for(&mut self, text: &str) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
         while !self.seen.last().is_some_and(|line| line.contains(text)) {
-            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(line) => self.seen.push(line),
-                Err(RecvTimeoutError::Timeout) => bail!("failed to hear `{text}`: it hangs"),
-                Err(RecvTimeoutError::Disconnected) => {
-                    bail!("failed to hear `{text}`: {}", self.seen.join(" / "));
-                }
-            }
+            self.next_line(text)?;
         }
         Ok(())
+    }
+
+    /// The next line, which is about `subject`; fails where it ends without.
+    pub fn next_line(&mut self, subject: &str) -> Result<&str> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => self.seen.push(line),
+            Err(RecvTimeoutError::Timeout) => bail!("failed to hear `{subject}`: it hangs"),
+            Err(RecvTimeoutError::Disconnected) => bail!("failed to hear `{subject}`: {}", self.seen.join(" / ")),
+        }
+        Ok(self.seen.last().map_or("", String::as_str))
     }
 
     /// The process to trace: the one that was started, or the one that it named.
     pub fn pid(&self) -> u32 {
         let named = self.seen.iter().find_map(|line| line.strip_prefix("ready ")?.trim().parse().ok());
         named.unwrap_or(self.child.id())
+    }
+
+    /// Writes to its standard input, which stays open.
+    pub fn tell(&mut self, text: &str) -> Result<()> {
+        let input = self.child.stdin.as_mut().context("failed to tell a program something: it is to end")?;
+        input.write_all(text.as_bytes()).and_then(|()| input.flush()).context("failed to tell a program something")
     }
 
     /// Lets the program work.

@@ -157,11 +157,10 @@ impl Bench {
             let untraced = work([0.0; 3])?;
             let nothing = self.tools.nothing(pid, &self.program, &sites)?;
             let least = work(untraced)?;
-            // It ends when its input does.
             drop(nothing);
             let bpftrace = self.tools.bpftrace(pid, &selection)?;
             let by_peer = work(untraced)?;
-            bpftrace.end()?;
+            tracer::end(bpftrace)?;
             let rtrace = self.tools.rtrace(pid, &selection)?;
             let ours = work(untraced)?;
             lost += self.tools.recorded(rtrace)?.lost;

@@ -2,18 +2,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context as _, Result, bail, ensure};
 
+use crate::running::Running;
 use crate::{packages, process};
 
 /// How long the program would run if it were not ended.
 const SECONDS: &str = "20";
-const UNTIL_ITS_END: &str = "the program is there until its end";
 
 /// Builds rtrace, traces an FFTW program for three seconds, shows the result, and checks that the
 /// program computed what it computes untraced.
@@ -27,7 +26,9 @@ pub fn run() -> Result<()> {
     let untraced = process::output(Command::new(&program).arg("1"))?;
 
     println!("\nA program that transforms data on several threads runs; nothing of it was prepared:");
-    let running = Running::start(&program)?;
+    let mut command = Command::new(&program);
+    println!("$ {} &", process::shown(command.arg(SECONDS)));
+    let running = Running::listen(&mut command, |child| child.stdout.take())?;
     sleep(Duration::from_secs(1));
     let trace = empty_directory(folder.join("fftw.rtrace"))?;
     process::run(
@@ -36,7 +37,7 @@ pub fn run() -> Result<()> {
             .args(["--no-tui", "--duration", "3s", "-o"])
             .arg(&trace),
     )?;
-    let traced = running.end()?;
+    let traced = end(running)?;
 
     println!("\nThe functions that took most time:");
     process::run(Command::new(&rtrace).arg("report").arg(&trace).args(["--limit", "15"]))?;
@@ -80,41 +81,10 @@ fn say_where(rtrace: &Path, trace: &Path) {
     println!("    python3 -c \"import pyarrow.dataset as d; print(d.dataset('{trace}/calls').head(10))\"\n");
 }
 
-/// The demonstration's program; ended with it, whatever happens.
-struct Running(Option<Child>);
-
-impl Running {
-    fn start(program: &Path) -> Result<Running> {
-        let mut command = Command::new(program);
-        command.arg(SECONDS).stdout(Stdio::piped());
-        println!("$ {} &", process::shown(&command));
-        let child = command.spawn().with_context(|| format!("failed to start `{}`", program.display()))?;
-        Ok(Running(Some(child)))
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.as_ref().expect(UNTIL_ITS_END).id()
-    }
-
-    /// Asks it to finish its round, and gives what it prints.
-    fn end(mut self) -> Result<String> {
-        let pid = self.0.as_ref().map(Pid::from_child).expect(UNTIL_ITS_END);
-        kill_process(pid, Signal::TERM).context("failed to end the program")?;
-        let child = self.0.take().expect(UNTIL_ITS_END);
-        let output = child.wait_with_output().context("failed to wait for the program")?;
-        if !output.status.success() {
-            bail!("failed to keep the program alive: it ended with {}", output.status);
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            // It may have ended by itself: then there is nothing to kill.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+/// Asks the program to finish its round, and gives what it prints.
+fn end(running: Running) -> Result<String> {
+    running.terminate();
+    let (lines, status) = running.end()?;
+    ensure!(status.success(), "failed to keep the program alive: it ended with {status}");
+    Ok(lines.into_iter().map(|line| line + "\n").collect())
 }

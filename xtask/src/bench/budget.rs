@@ -4,16 +4,15 @@
 //! The program counts its calls, and tells each quarter of a second what one takes of its CPU time. In a
 //! round it runs untraced, with a budget from its begin to its end, and untraced again.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, ensure};
 
 use super::figures::{Goal, Ratios};
-use super::tracer::BenchSelection;
+use super::tracer::{self, BenchSelection};
 use super::{Bench, BenchLine, compile};
-use crate::process;
+use crate::running::Running;
 
 /// The budget in percent, and how wrong an estimate may be.
 const PERCENT: f64 = 5.0;
@@ -24,9 +23,6 @@ const TRACED_SECONDS: &str = "6";
 
 /// Milliseconds until the slowdown has settled.
 const SETTLED: f64 = 2_000.0;
-
-/// One run of the program.
-struct BudgetRun(Child);
 
 /// What the program says of itself.
 #[derive(Default)]
@@ -50,12 +46,13 @@ impl Bench {
         let (mut slowdowns, mut highest) = (Vec::new(), Vec::new());
         let (mut natives, mut noise, mut within) = (Vec::new(), Vec::new(), 0);
         for _ in 0..self.rounds {
-            let mut untraced = BudgetRun::start(&program, UNTRACED_SECONDS)?.finish()?.after(0.0);
-            let run = BudgetRun::start(&program, TRACED_SECONDS)?;
-            let rtrace = self.tools.rtrace(run.0.id(), &selection)?;
-            let told = run.finish()?;
-            rtrace.end()?;
-            untraced.extend(BudgetRun::start(&program, UNTRACED_SECONDS)?.finish()?.after(0.0));
+            let untraced_once = || Ok::<_, Error>(ProgramAnswer::of(start(&program, UNTRACED_SECONDS)?)?.after(0.0));
+            let mut untraced = untraced_once()?;
+            let run = start(&program, TRACED_SECONDS)?;
+            let rtrace = self.tools.rtrace(run.pid(), &selection)?;
+            let told = ProgramAnswer::of(run)?;
+            tracer::end(rtrace)?;
+            untraced.extend(untraced_once()?);
             let native = mean(&untraced);
             let percent = |time: f64| (time / native - 1.0) * 100.0;
             slowdowns.push(percent(mean(&told.after(SETTLED))));
@@ -101,23 +98,17 @@ impl Bench {
     }
 }
 
-impl BudgetRun {
-    /// Starts the program, which waits.
-    fn start(program: &Path, seconds: &str) -> Result<BudgetRun> {
-        let mut command = Command::new(program);
-        command.args(["1", seconds]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(&command)))?;
-        Ok(BudgetRun(child))
-    }
+/// Starts the program, which waits.
+fn start(program: &Path, seconds: &str) -> Result<Running> {
+    Running::start(Command::new(program).args(["1", seconds]))
+}
 
-    /// Lets it work, to its end.
-    fn finish(mut self) -> Result<ProgramAnswer> {
-        let input = self.0.stdin.as_mut().expect("it is piped");
-        input.write_all(b"\n").context("failed to let the program work")?;
-        let output = BufReader::new(self.0.stdout.take().expect("it is piped"));
+impl ProgramAnswer {
+    /// Lets the program work, to its end.
+    fn of(program: Running) -> Result<ProgramAnswer> {
+        let (lines, _) = program.go_on()?.end()?;
         let mut told = ProgramAnswer::default();
-        for line in output.lines() {
-            let line = line.context("failed to read the program's answer")?;
+        for line in &lines {
             let words: Vec<&str> = line.split(' ').collect();
             let number = |word: &str| word.parse::<f64>().with_context(|| format!("failed to understand `{line}`"));
             match words[..] {
@@ -126,22 +117,10 @@ impl BudgetRun {
                 _ => {}
             }
         }
-        if told.rates.is_empty() {
-            bail!("failed to let the program work: it has ended");
-        }
+        ensure!(!told.rates.is_empty(), "failed to let the program work: it has ended");
         Ok(told)
     }
-}
 
-impl Drop for BudgetRun {
-    fn drop(&mut self) {
-        // It may have ended by itself: then there is nothing to kill.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl ProgramAnswer {
     /// The times of calls in all quarters that began so many milliseconds after the begin.
     fn after(&self, milliseconds: f64) -> Vec<f64> {
         let ends = self.rates.iter().map(|&(end, _)| end);

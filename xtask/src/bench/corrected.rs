@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 
 use super::figures::{Goal, Ratios};
 use super::subject::Worker;
-use super::tracer::BenchSelection;
+use super::tracer::{self, BenchSelection};
 use super::{Bench, BenchLine, compile};
 
 /// Functions of the program, with how often each is called.
@@ -117,7 +117,7 @@ impl Bench {
         subject.answer()?;
         sleep(PAUSE);
         let truth = truth(subject)?;
-        rtrace.end()?;
+        tracer::end(rtrace)?;
         let report = self.tools.report(&[])?;
         let mut reported = HashMap::new();
         for (name, _) in FUNCTIONS {

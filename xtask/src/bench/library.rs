@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::figures::{Goal, Ratios};
 use super::subject::{WORKS, Worker};
-use super::tracer::{BenchSelection, RecordedCalls};
+use super::tracer::{self, BenchSelection, RecordedCalls};
 use super::{Bench, BenchLine, mkl};
 
 /// bpftrace takes and leaves each function's probes one by one, so of each library both tracers
@@ -117,10 +117,9 @@ impl Bench {
             let untraced = subject.quickest()?;
             let bpftrace = self.tools.bpftrace(pid, &selection)?;
             let by_peer = subject.quickest()? - untraced;
-            bpftrace.end()?;
+            tracer::end(bpftrace)?;
             let nothing = self.tools.nothing(pid, &selection.file, &sites)?;
             let least = subject.quickest()? - untraced;
-            // It ends when its input does.
             drop(nothing);
             let rtrace = self.tools.rtrace(pid, &selection)?;
             let ours = subject.quickest()? - untraced;

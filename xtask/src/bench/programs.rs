@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use super::figures::{Goal, Ratios};
 use super::library::OtherPrograms;
 use super::subject::{WORKS, Worker};
-use super::tracer::BenchSelection;
+use super::tracer::{self, BenchSelection};
 use super::{Bench, BenchLine};
 
 /// A library in a program that uses it.
@@ -67,7 +67,6 @@ impl Bench {
             for (site, costs) in &mut hits {
                 let nothing = self.tools.nothing(subject.pid(), &self.program, &[site.to_string()])?;
                 costs.push((subject.quickest()? - untraced) / CALLS / 1000.0);
-                // It ends when its input does.
                 drop(nothing);
             }
         }
@@ -116,7 +115,7 @@ impl Bench {
             self.tools.recorded(rtrace)?;
             let bpftrace = self.tools.bpftrace(pid, &most_called)?;
             peers.push(by_us / (subject.quickest()? - untraced));
-            bpftrace.end()?;
+            tracer::end(bpftrace)?;
         }
         let median = |rounds| Ratios(rounds).median();
         let (entries, returns) = (median(entries), median(returns));

@@ -1,18 +1,17 @@
 //! Attaching to very many functions: how long it takes, what it does to calls, and for how long it
 //! holds the program up.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use super::figures::{Goal, Ratios};
 use super::subject::Worker;
 use super::tracer::BenchSelection;
 use super::{Bench, BenchLine};
-use crate::process;
+use crate::running::Running;
 
 /// What the dynamic linker loads before anything else.
 const PRELOADED: &str = "libQt5Core.so.5:libQt5Gui.so.5:libQt5Widgets.so.5";
@@ -74,12 +73,13 @@ impl Bench {
             self.time(pid, &select(&TWO), &mut of_two)?;
             self.time(pid, &select(&ALL), &mut of_all)?;
             // It keeps a CPU busy.
-            let mut paused = Paused::start(Command::new(&self.pauses).env("LD_PRELOAD", PRELOADED))?;
-            paused.longest()?;
+            let mut pausing = Command::new(&self.pauses);
+            let mut paused = Running::listen(pausing.env("LD_PRELOAD", PRELOADED), |child| child.stdout.take())?;
+            longest(&mut paused)?;
             sleep(CALM);
-            pauses_before.push(paused.longest()?);
-            self.time(paused.child.id(), &select(&ALL), &mut AttachTimes::default())?;
-            pauses.push(paused.longest()?);
+            pauses_before.push(longest(&mut paused)?);
+            self.time(paused.pid(), &select(&ALL), &mut AttachTimes::default())?;
+            pauses.push(longest(&mut paused)?);
         }
         let mut lines = vec![BenchLine {
             what: "a call with all of Qt5 attached".to_owned(),
@@ -110,47 +110,20 @@ impl Bench {
         let start = Instant::now();
         let attached = self.tools.rtrace(pid, selection)?;
         times.attach.push(start.elapsed().as_secs_f64());
-        times.functions = attached.functions;
         sleep(CALM);
         let start = Instant::now();
         self.tools.recorded(attached)?;
         times.detach.push(start.elapsed().as_secs_f64());
+        times.functions =
+            self.tools.summary()?["regions"].as_u64().context("failed to read the summary of the trace")?;
         Ok(())
     }
 }
 
-/// A program that measures how long it is held up.
-struct Paused {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Paused {
-    fn start(command: &mut Command) -> Result<Paused> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(command)))?;
-        let input = child.stdin.take().expect("it is piped");
-        let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        Ok(Paused { child, input, output })
-    }
-
-    /// The longest pause since the last call, in milliseconds; waiting for a CPU is none.
-    fn longest(&mut self) -> Result<f64> {
-        let mut line = String::new();
-        self.input.write_all(b"\n").context("failed to ask for pauses")?;
-        self.output.read_line(&mut line).context("failed to read the longest pause")?;
-        let Some(pause) = line.split_whitespace().nth(1).and_then(|pause| pause.parse::<f64>().ok()) else {
-            bail!("failed to understand what the program says of its pauses: {line}");
-        };
-        Ok(pause / 1e6)
-    }
-}
-
-impl Drop for Paused {
-    fn drop(&mut self) {
-        // It may have ended by itself: then there is nothing to kill.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The longest pause of a program since it was last asked, in milliseconds; waiting for a CPU is none.
+fn longest(paused: &mut Running) -> Result<f64> {
+    paused.tell("\n")?;
+    let line = paused.next_line("the longest pause")?;
+    let pause = line.split_whitespace().nth(1).and_then(|pause| pause.parse::<f64>().ok());
+    Ok(pause.with_context(|| format!("failed to understand what the program says of its pauses: {line}"))? / 1e6)
 }

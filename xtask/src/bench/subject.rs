@@ -1,30 +1,26 @@
 //! A program that works when it is told to, and how much CPU time that takes it.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::process;
+use crate::running::Running;
 
-/// Longest time to wait for a program or a tracer to be there or to go.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time to wait for a program to be started.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often a program works to show how quick it is.
 pub const WORKS: u32 = 5;
 
 /// A program that reads work from its standard input and says `done` after it.
 pub struct Worker {
-    child: Child,
+    running: Running,
     /// The process that works.
     pid: u32,
-    /// Absent once it is to end.
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
     /// What makes it work once.
     work: String,
 }
@@ -32,21 +28,20 @@ pub struct Worker {
 impl Worker {
     /// Starts it, and lets it work once to be warm. `work` ends in a line break.
     pub fn start(command: &mut Command, work: &str) -> Result<Worker> {
-        Worker::spawn(command, work, |child| Ok(child.id()))
+        let running = Running::listen(command, |child| child.stdout.take())?;
+        let pid = running.pid();
+        Worker::warm(running, pid, work)
     }
 
     /// Starts a tracer that starts it: `program`, as a child of its own.
     pub fn start_traced(tracer: &mut Command, program: &Path, work: &str) -> Result<Worker> {
-        Worker::spawn(tracer.stderr(Stdio::piped()), work, |tracer| child_with(tracer.id(), program))
+        let running = Running::listen(tracer.stderr(Stdio::null()), |child| child.stdout.take())?;
+        let pid = child_with(running.pid(), program)?;
+        Worker::warm(running, pid, work)
     }
 
-    fn spawn(command: &mut Command, work: &str, find: impl FnOnce(&Child) -> Result<u32>) -> Result<Worker> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(command)))?;
-        let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        let pid = find(&child)?;
-        let mut subject = Worker { child, pid, input, output, work: work.to_owned() };
+    fn warm(running: Running, pid: u32, work: &str) -> Result<Worker> {
+        let mut subject = Worker { running, pid, work: work.to_owned() };
         subject.work()?;
         Ok(subject)
     }
@@ -56,14 +51,9 @@ impl Worker {
         self.pid
     }
 
-    /// Lets it end by itself, and gives what its tracer said on standard error.
-    pub fn end(mut self) -> Result<String> {
-        drop(self.input.take());
-        let mut told = String::new();
-        let mut error = self.child.stderr.take().context("failed to hear the tracer: nobody listened")?;
-        error.read_to_string(&mut told).context("failed to read what the tracer says")?;
-        self.child.wait().context("failed to wait for the tracer")?;
-        Ok(told)
+    /// Lets it end by itself, and waits for that.
+    pub fn end(self) -> Result<()> {
+        self.running.go_on()?.end().map(drop)
     }
 
     /// From now on it is to work so.
@@ -87,24 +77,14 @@ impl Worker {
 
     /// Lets it work once; gives the line that it says before it is done, or nothing.
     pub fn answer(&mut self) -> Result<String> {
-        let input = self.input.as_mut().expect("it is not to end");
-        input.write_all(self.work.as_bytes()).and_then(|()| input.flush()).context("failed to give work")?;
-        let (mut line, mut before) = (String::new(), String::new());
-        while line.trim() != "done" {
-            before = std::mem::take(&mut line);
-            if self.output.read_line(&mut line).context("failed to read the program's answer")? == 0 {
-                bail!("failed to let the program work: it has ended");
+        self.running.tell(&self.work)?;
+        let mut before = String::new();
+        loop {
+            match self.running.next_line("done")? {
+                "done" => return Ok(before),
+                line => line.trim().clone_into(&mut before),
             }
         }
-        Ok(before.trim().to_owned())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended by itself: then there is nothing to kill.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

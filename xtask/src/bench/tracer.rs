@@ -3,15 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context as _, Result};
 
 use super::subject::Worker;
 use crate::process;
+use crate::running::Running;
 
 /// What is traced of a program.
 #[derive(Clone, Default)]
@@ -72,26 +71,17 @@ pub struct Tools {
     pub trace: PathBuf,
 }
 
-/// A tracer at work.
-pub struct Attached {
-    child: Child,
-    /// What rtrace says.
-    error: Option<BufReader<ChildStderr>>,
-    /// The functions that rtrace has said to record.
-    pub functions: u64,
-}
-
 impl Tools {
     /// rtrace, recording to [`Tools::trace`].
-    pub fn rtrace(&self, pid: u32, selection: &BenchSelection) -> Result<Attached> {
+    pub fn rtrace(&self, pid: u32, selection: &BenchSelection) -> Result<Running> {
         let mut command = self.recording("attach", selection)?;
         command.args(["-p", &pid.to_string()]);
         if !selection.options.iter().any(|option| option == "--budget") {
             command.args(["--budget", "none"]);
         }
-        let mut attached = Attached::spawn(command.stderr(Stdio::piped()))?;
-        attached.wait_until_it_records()?;
-        Ok(attached)
+        let mut rtrace = Running::listen(command.stderr(Stdio::piped()), |child| child.stderr.take())?;
+        rtrace.wait_for("rtrace: recording ")?;
+        Ok(rtrace)
     }
 
     /// A program of its own under rtrace, with stubs for what must be single-stepped.
@@ -118,8 +108,8 @@ impl Tools {
     }
 
     /// What rtrace has recorded, after its end.
-    pub fn recorded(&self, attached: Attached) -> Result<RecordedCalls> {
-        attached.end()?;
+    pub fn recorded(&self, rtrace: Running) -> Result<RecordedCalls> {
+        end(rtrace)?;
         self.stored()
     }
 
@@ -177,16 +167,12 @@ impl Tools {
     }
 
     /// Programs that do nothing, at these sites of a file.
-    pub fn nothing(&self, pid: u32, file: &Path, sites: &[String]) -> Result<Attached> {
-        let mut command = Command::new(&self.nothing);
-        command.arg(pid.to_string()).arg(file).args(sites);
-        let mut attached = Attached::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
-        attached.wait_for_line("ready")?;
-        Ok(attached)
+    pub fn nothing(&self, pid: u32, file: &Path, sites: &[String]) -> Result<Running> {
+        Running::start(Command::new(&self.nothing).arg(pid.to_string()).arg(file).args(sites))
     }
 
     /// bpftrace, counting calls and adding up times of each function.
-    pub fn bpftrace(&self, pid: u32, selection: &BenchSelection) -> Result<Attached> {
+    pub fn bpftrace(&self, pid: u32, selection: &BenchSelection) -> Result<Running> {
         let file = selection.file.display();
         let mut program = String::new();
         for (number, function) in selection.functions.iter().enumerate() {
@@ -202,70 +188,14 @@ impl Tools {
         // Nothing is printed before all probes are in.
         program.push_str("interval:ms:100 { printf(\"ready\\n\"); }");
         let mut command = Command::new("bpftrace");
-        command.env("BPFTRACE_MAX_PROBES", "4096").args(["-p", &pid.to_string(), "-e", &program]);
-        let mut attached = Attached::spawn(command.stdout(Stdio::piped()).stderr(Stdio::null()))?;
-        attached.wait_for_line("ready")?;
-        Ok(attached)
+        Running::start(command.env("BPFTRACE_MAX_PROBES", "4096").args(["-p", &pid.to_string(), "-e", &program]))
     }
 }
 
-impl Attached {
-    fn spawn(command: &mut Command) -> Result<Attached> {
-        let child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(command)))?;
-        Ok(Attached { child, error: None, functions: 0 })
-    }
-
-    /// Waits until rtrace says that it records.
-    fn wait_until_it_records(&mut self) -> Result<()> {
-        let mut error = BufReader::new(self.child.stderr.take().expect("it is piped"));
-        let mut said = String::new();
-        let mut line = String::new();
-        while !line.starts_with("rtrace: recording ") {
-            line.clear();
-            if error.read_line(&mut line).context("failed to read what rtrace says")? == 0 {
-                bail!("failed to attach: {said}");
-            }
-            said.push_str(&line);
-        }
-        let number = line.split_whitespace().nth(2).and_then(|number| number.parse().ok());
-        self.functions = number.with_context(|| format!("failed to understand what rtrace says: {line}"))?;
-        self.error = Some(error);
-        Ok(())
-    }
-
-    /// Waits for the line; what comes after it is read and thrown away, so that the tracer never
-    /// waits for us.
-    fn wait_for_line(&mut self, expected: &str) -> Result<()> {
-        let mut output = BufReader::new(self.child.stdout.take().expect("it is piped"));
-        let mut line = String::new();
-        while line.trim() != expected {
-            line.clear();
-            if output.read_line(&mut line).context("failed to read what the tracer says")? == 0 {
-                bail!("failed to attach: the tracer has ended");
-            }
-        }
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-        Ok(())
-    }
-
-    /// Tells it to end, waits for that, and gives what it has said on standard error.
-    pub fn end(mut self) -> Result<String> {
-        kill_process(Pid::from_child(&self.child), Signal::INT).context("failed to end the tracer")?;
-        let mut told = String::new();
-        if let Some(mut error) = self.error.take() {
-            error.read_to_string(&mut told).context("failed to read what the tracer says")?;
-        }
-        self.child.wait().context("failed to wait for the tracer")?;
-        Ok(told)
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        // It may have ended by itself: then there is nothing to kill.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Asks a tracer to end, and waits for that.
+pub fn end(tracer: Running) -> Result<()> {
+    tracer.interrupt();
+    tracer.end().map(drop)
 }
 
 fn owned((column, value): (&&str, &str)) -> (String, String) {
