@@ -42,5 +42,9 @@ int main(void)
 		sum += left + text[39] + (last(items) - items);
 	}
 	dprintf(STDOUT_FILENO, "sum %ld\n", sum);
+	truth("last", 500, 0);
+	truth("drain", 500, 0);
+	truth("fill", 500, 0);
+	truth("filled", 500, 0);
 	return 5;
 }

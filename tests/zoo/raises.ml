@@ -11,4 +11,6 @@ let () =
     try ignore (Sys.opaque_identity (find i)) with Not_found -> incr missed
   done;
   Printf.printf "%d missed\n%!" !missed;
+  (* What the compiler calls it has a number. *)
+  if Array.length Sys.argv > 1 then Printf.printf "truth %s %d %d\n%!" Sys.argv.(1) !calls !missed;
   exit 13

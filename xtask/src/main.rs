@@ -87,6 +87,9 @@ enum Task {
     },
     /// Compare programs of many kinds untraced and traced, and write docs/zoo.md
     Zoo {
+        /// Runs of each program and way, until one differs [default: once, or as its entry says]
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+        times: Option<u32>,
         /// Names in tests/zoo/zoo.toml, and only print; all if none is given
         programs: Vec<String>,
     },
@@ -107,7 +110,7 @@ fn main() -> ExitCode {
         Task::Bench { rounds, parts } => bench::run(rounds, &parts),
         Task::Dist(options) => dist::run(&options),
         Task::Vm { kernels, tests } => vm::run(&kernels, &tests),
-        Task::Zoo { programs } => zoo::run(&programs),
+        Task::Zoo { times, programs } => zoo::run(&programs, times),
         Task::Soak(options) => soak::run(&options),
     };
     match result {

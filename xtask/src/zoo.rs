@@ -1,4 +1,4 @@
-//! `cargo xtask zoo [NAME…]`: installs what the programs of the zoo need, and lets the tests run them.
+//! `cargo xtask zoo [--times NUMBER] [NAME…]`: installs what the programs of the zoo need, and lets the tests run them.
 
 use std::fs;
 
@@ -20,11 +20,11 @@ struct ZooProgram {
     packages: Vec<String>,
 }
 
-/// Lets the programs of these names run, or all, which also writes `docs/zoo.md`.
+/// Lets the programs of these names run, or all, which also writes `docs/zoo.md`; each so many times.
 ///
 /// # Errors
 /// We are not root; something is not as expected.
-pub fn run(names: &[String]) -> Result<()> {
+pub fn run(names: &[String], times: Option<u32>) -> Result<()> {
     if !packages::is_root() {
         bail!("failed to trace the programs of the zoo\n\nhint: run it as root");
     }
@@ -40,5 +40,10 @@ pub fn run(names: &[String]) -> Result<()> {
     }
     let test =
         ["test", "--package", "rtrace-cli", "--test", "integration", "zoo::programs", "--", "--ignored", "--nocapture"];
-    process::run(process::cargo(&test).env("ZOO", names.join(" ")))
+    let mut test = process::cargo(&test);
+    test.env("ZOO", names.join(" "));
+    if let Some(times) = times {
+        test.env("ZOO_TIMES", times.to_string());
+    }
+    process::run(&mut test)
 }
