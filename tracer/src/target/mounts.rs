@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::thread;
 
-use rustix::fs::{AtFlags, CWD, StatxFlags, fstatfs, statx};
+use rustix::fs::{AtFlags, CWD, StatxFlags, fstat, fstatfs, statx};
 use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
@@ -26,31 +26,34 @@ const WITHOUT_DEVICE: [i64; 5] = [0x0102_1994, 0x8584_58f6, 0x794c_7630, 0x7371_
 /// # Errors
 /// It cannot be opened.
 pub fn open(path: &Path) -> io::Result<File> {
-    let file = File::open(path)?;
     // Nobody unmounts that.
     let root = root_of_process(path).unwrap_or_else(|| PathBuf::from("/"));
-    let is_of_root = || mount_of(&root).is_some_and(|root| mount_of(&open_path(&file)) == Some(root));
-    if is_of_root() || !is_left_alone(&file)? {
+    let mount = mount_of(path);
+    if mount.is_some() && mount == mount_of(&root) {
+        return File::open(path);
+    }
+    // Before the file is open: to keep the mount busy for a moment is enough to refuse who unmounts it then.
+    let tree = copy_mount(path).or_else(|_| in_namespace(path, || copy_mount(path)));
+    if let Ok(tree) = tree
+        && is_left_alone(&tree).unwrap_or(false)
+        && let Ok(file) = File::open(open_path(&tree))
+    {
         return Ok(file);
     }
-    let tree = copy_mount(&file).or_else(|_| in_namespace(path, || copy_mount(&file)));
-    match tree.map(|tree| File::open(open_path(&tree))) {
-        Ok(Ok(aside)) => Ok(aside),
-        _ => Ok(file),
-    }
+    File::open(path)
 }
 
-/// Whether nothing has to be written when the mount goes by which the file is open.
-fn is_left_alone(file: &File) -> io::Result<bool> {
-    let kind = fstatfs(file)?.f_type;
-    let is_of_root = || Ok::<bool, io::Error>(file.metadata()?.dev() == fs::metadata("/")?.dev());
+/// Whether nothing has to be written when the mount goes.
+fn is_left_alone(tree: &OwnedFd) -> io::Result<bool> {
+    let kind = fstatfs(tree)?.f_type;
+    let is_of_root = || Ok::<bool, io::Error>(fstat(tree)?.st_dev == fs::metadata("/")?.dev());
     Ok(WITHOUT_DEVICE.contains(&kind) || is_of_root()?)
 }
 
-/// The mount of an open file, as one that is in no namespace.
-fn copy_mount(file: &File) -> io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-    Ok(open_tree(file, "", flags)?)
+/// The file that a path leads to, by a mount that is in no namespace.
+fn copy_mount(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    Ok(open_tree(CWD, path, flags)?)
 }
 
 fn mount_of(path: &Path) -> Option<u64> {

@@ -199,13 +199,17 @@ impl ReadLoop<'_, '_, '_> {
 
     /// Places probes in libraries that were loaded meanwhile. What they were called until now is not on record.
     fn join(&mut self, late_load: &LateLoad) -> anyhow::Result<()> {
-        let is_shortage = |error: &anyhow::Error| error.downcast_ref::<Error>().is_some_and(Error::is_shortage);
+        // There is no room for more, or the file is not what was looked at.
+        let is_of_library = |error: &anyhow::Error| {
+            let error = error.downcast_ref::<Error>();
+            error.is_some_and(|error| error.is_shortage() || matches!(error, Error::Read { .. }))
+        };
         let recording = self.recording;
         let admitted = recording.limit().map(Limit::unknown);
         let attachment = match recording.attach(&late_load.plan, None, admitted.as_ref()) {
             Ok(attachment) => Some(attachment),
             // What is recorded already goes on to be.
-            Err(error) if is_shortage(&error) => None,
+            Err(error) if is_of_library(&error) => None,
             Err(error) => return Err(error),
         };
         let paths = || late_load.plan.libraries.iter().map(|planned| planned.library.path.clone());
