@@ -69,6 +69,19 @@ static long rt_same_slot_step(u32 step, void *context)
 	return 1;
 }
 
+static long rt_doubt_chain_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame || frame->slot != walk->hit->slot || frame->doubt == 1 + RT_UNTIMED_AMBIGUOUS)
+		return 1;
+	frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
+	return 0;
+}
+
 /*
  * Whether the frame at the hit's own slot has ended in a jump to the function that enters. If it is as likely to have
  * been left, nobody knows. Where it may jump anywhere and its caller may catch what leaves it, or where it may have
@@ -91,10 +104,12 @@ static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame
 	rt_doubt_again(hit, frame);
 	walk.stack = frame->doubt || (frame->tails == RT_TAILS_ANYWHERE && frame->catches);
 	rt_repeat(RT_TAILS_MAX, rt_same_slot_step, &walk);
-	/* Too many in a row: nobody can tell when this one ended. */
-	if (walk.found == RT_NONE && !frame->doubt)
-		frame->doubt = 1 + RT_UNTIMED_OTHER;
-	return walk.found == 0;
+	if (walk.found != RT_NONE)
+		return walk.found == 0;
+	/* Too many in a row: they would all return with the last, and some of what they called would be missing. */
+	walk.start = index + 1;
+	rt_repeat(RT_TAILS_MAX, rt_doubt_chain_step, &walk);
+	return 0;
 }
 
 /* The place of the frame that calls the function which is hit, with RT_DEAD if that was left. */

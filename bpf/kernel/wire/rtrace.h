@@ -29,7 +29,7 @@ enum rt_limit {
 	RT_SKIP_ASKED_BIT = 31,
 	RT_NO_PROBE = 255, /* for the distance of a probe from a return address, which is shorter */
 	RT_POPS_MAX = 8191, /* words that a function takes off the stack as it returns: 16 bits of bytes */
-	RT_TAILS_MAX = 128, /* functions that end in a jump to the next, before the first are given up */
+	RT_TAILS_MAX = 128, /* functions that end in a jump to the next, before nobody knows when each has ended */
 	/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
 	RT_OPEN_CHUNK = 128,
 	/* Buckets of a path's histogram: the first holds 0, the n-th 2^(n-1) to 2^n - 1 ns. */
