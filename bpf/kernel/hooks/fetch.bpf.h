@@ -208,6 +208,8 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 			continue;
 		if (fetch->op == RT_FETCH_VECTOR && !measured->at_stub)
 			continue;
+		if (fetch->op == RT_FETCH_TAGGED && (word >> 24 & 255) != (u32)fetch->number >> 8)
+			continue;
 		if (fetch->op == RT_FETCH_VARIABLE && fetch->flags & RT_FETCH_WORDS && measured->at_stub)
 			continue;
 		switch (fetch->op) {
@@ -241,6 +243,7 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 		case RT_FETCH_NUMBER:
 			value = fetch->number;
 			break;
+		case RT_FETCH_TAGGED:
 		case RT_FETCH_SHIFT:
 			value = word >> (fetch->number & 63);
 			break;

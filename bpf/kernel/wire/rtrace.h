@@ -333,7 +333,12 @@ enum rt_fetch_op {
 	RT_FETCH_VARIABLE = 13,
 	/* What a stub has stored `number` bytes above the slot of the return address; missing where the call comes by none. */
 	RT_FETCH_VECTOR = 14,
-	RT_FETCH_OPS = 15,
+	/*
+	 * The word `source`, right by the bits in the low byte of `number`; missing where its fourth byte is not the next
+	 * byte of `number`.
+	 */
+	RT_FETCH_TAGGED = 15,
+	RT_FETCH_OPS = 16,
 };
 
 /* How a fetch treats what it has got: bits of `flags`. */

@@ -176,7 +176,7 @@ impl Nodes {
     fn item(&mut self, mut op: Op, stack: &mut Vec<StackItem>) -> Option<StackItem> {
         let operands = match op.code {
             OpCode::Number => return Some(StackItem::Number(op.number)),
-            OpCode::Memory | OpCode::Text | OpCode::Shift => [Some(self.pop(stack)?), None],
+            OpCode::Memory | OpCode::Text | OpCode::Shift | OpCode::Tagged => [Some(self.pop(stack)?), None],
             OpCode::List => {
                 let number = self.pop(stack)?;
                 [Some(self.pop(stack)?), Some(number)]

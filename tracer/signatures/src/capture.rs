@@ -181,7 +181,8 @@ impl Wanted {
             place = place.target(self.at)?;
         }
         for (number, step) in self.steps.iter().enumerate() {
-            place = match (step, parts.filter(|_| number == 0)) {
+            let is_first = !self.steps[..number].iter().any(|step| matches!(step, WantedStep::Behind(_)));
+            place = match (step, parts.filter(|_| is_first)) {
                 (WantedStep::Behind(name), Some(parts)) if !matches!(place.ctype, Type::Pointer(_)) => {
                     let member = place.cast(0, parts.clone()).member(name);
                     member.ok_or_else(|| CaptureFault::Unobservable(Cause::NoMember(name.clone())))?

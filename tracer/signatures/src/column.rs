@@ -263,6 +263,9 @@ pub enum OpCode {
     ErrnoAddress = 13,
     /// Pushes the vector register of that number, 0 to 7, which is known of calls that come by a stub.
     Vector = 14,
+    /// Pops a word of 32 bits, and pushes it shifted right by the low byte of the number, then cut, if its highest byte is
+    /// the next byte of the number. Else the value is not there.
+    Tagged = 15,
 }
 
 impl Op {

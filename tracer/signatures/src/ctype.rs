@@ -77,6 +77,8 @@ pub struct Field {
     pub ctype: Type,
     /// For bit fields, the first bit from `offset` and the number of bits.
     pub bits: Option<(u8, u8)>,
+    /// Of members of a number of 32 bits, its highest byte where it has the member; `None` for any.
+    pub tag: Option<u8>,
 }
 
 /// How the ABI passes eight bytes of a value (section 3.2.3 of the System V ABI for x86-64).

@@ -356,7 +356,7 @@ impl Parser<'_> {
                 end = offset.checked_add(bytes).filter(|&end| end < 1 << 31).ok_or("too large a structure")?;
                 size = size.max(end);
                 align = align.max(ctype.align());
-                fields.push(Field { name, offset, ctype, bits: None });
+                fields.push(Field { name, offset, ctype, bits: None, tag: None });
                 if !self.lexer.eat(",") {
                     break;
                 }

@@ -9,6 +9,9 @@ pub struct ValuePlace {
     /// Bytes from there.
     offset: u64,
     bits: Option<(u8, u8)>,
+    /// The number of 32 bits that it is a part of has this as its highest byte, or it has no such part; with the bytes
+    /// from there to the part.
+    tag: Option<(u8, u64)>,
     /// Its type.
     pub ctype: Type,
 }
@@ -34,7 +37,7 @@ impl ValuePlace {
             },
             other => PlaceBase::Location(other.clone()),
         };
-        ValuePlace { base, offset: 0, bits: None, ctype: ctype.clone() }
+        ValuePlace { base, offset: 0, bits: None, tag: None, ctype: ctype.clone() }
     }
 
     /// What its value, a pointer, points to.
@@ -45,7 +48,8 @@ impl ValuePlace {
         let Type::Pointer(to) = &self.ctype else { return Err(Cause::NoTarget) };
         let (_, program) = self.value()?;
         let at = at.max(self.at());
-        Ok(ValuePlace { base: PlaceBase::Memory(program, at), offset: 0, bits: None, ctype: (**to).clone() })
+        let base = PlaceBase::Memory(program, at);
+        Ok(ValuePlace { base, offset: 0, bits: None, tag: None, ctype: (**to).clone() })
     }
 
     /// The same bytes as another type, some bytes further.
@@ -65,8 +69,9 @@ impl ValuePlace {
     pub fn members(&self) -> Vec<(&str, ValuePlace)> {
         let Type::Struct(structure) = &self.ctype else { return Vec::new() };
         let place = |field: &crate::Field| {
-            let place = self.cast(field.offset, field.ctype.clone());
-            ValuePlace { bits: field.bits, ..place }
+            let inside = if field.tag.is_some() { 0 } else { field.offset };
+            let place = self.cast(inside, field.ctype.clone());
+            ValuePlace { bits: field.bits, tag: field.tag.map(|tag| (tag, field.offset)), ..place }
         };
         structure.fields.iter().map(|field| (field.name.as_str(), place(field))).collect()
     }
@@ -108,7 +113,10 @@ impl ValuePlace {
                 _ => Cause::NotPlain,
             });
         };
-        Ok((kind, self.word(0, width)?))
+        let Some((tag, offset)) = self.tag else { return Ok((kind, self.word(0, width)?)) };
+        let mut program = self.word(0, Width { bytes: 4, signed: false })?;
+        program.push(Op::new(OpCode::Tagged, i32::from(tag) << 8 | 8 * offset as i32, width, self.at()));
+        Ok((kind, program))
     }
 
     /// The operations that read text of at most so many bytes: what a pointer points to, or an array of bytes.

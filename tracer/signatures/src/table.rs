@@ -345,7 +345,7 @@ fn tagged(ctype: Type, name: &str) -> Type {
 /// A handle of an implementation that is not known: it takes a register, and its value has no meaning.
 fn opaque(name: &str) -> Type {
     let word = Type::Array(Box::new(Type::Integer { bytes: 8, signed: false }), 1);
-    let fields = vec![Field { name: String::new(), offset: 0, ctype: word, bits: None }];
+    let fields = vec![Field { name: String::new(), offset: 0, ctype: word, bits: None, tag: None }];
     Type::Struct(Box::new(Structure {
         name: name.to_owned(),
         bytes: Some(8),
@@ -356,7 +356,7 @@ fn opaque(name: &str) -> Type {
     }))
 }
 
-/// Reads `{ c = "void *", id = "+224 u32" }`.
+/// Reads `{ c = "void *", id = "+224 u32" }`, or `{ c = "int", size = "+1 u8 of 0x4c" }`.
 fn implementation(
     name: &str,
     symbol: &str,
@@ -366,7 +366,11 @@ fn implementation(
     let c = fields.get("c").ok_or_else(|| format!("`c` is missing: which type `{name}` is with `{symbol}`"))?;
     let mut members = Vec::new();
     for (field, place) in fields.iter().filter(|(field, _)| *field != "c") {
-        let wrong = || format!("`{place}` is not like \"+24 u64\"");
+        let wrong = || format!("`{place}` is not like \"+24 u64\" or \"+1 u8 of 0x4c\"");
+        let (place, tag) = match place.split_once(" of 0x") {
+            Some((place, tag)) => (place, Some(u8::from_str_radix(tag, 16).map_err(|_| wrong())?)),
+            None => (place.as_str(), None),
+        };
         let (offset, ctype) = place.strip_prefix('+').and_then(|rest| rest.split_once(' ')).ok_or_else(wrong)?;
         let offset = offset.parse().map_err(|_| wrong())?;
         let integer = |signed| ctype[1..].parse().map(|bits: u8| Type::Integer { bytes: bits / 8, signed });
@@ -376,7 +380,7 @@ fn implementation(
             "text" => Type::Array(Box::new(Type::Char), 64),
             other => prototype::parse_type(other, types)?,
         };
-        members.push(Field { name: field.clone(), offset, ctype, bits: None });
+        members.push(Field { name: field.clone(), offset, ctype, bits: None, tag });
     }
     let structure = |bytes| {
         Type::Struct(Box::new(Structure {

@@ -376,6 +376,7 @@ mod tests {
             (OpCode::Min, FetchCode::RT_FETCH_MIN),
             (OpCode::ErrnoAddress, FetchCode::RT_FETCH_VARIABLE),
             (OpCode::Vector, FetchCode::RT_FETCH_VECTOR),
+            (OpCode::Tagged, FetchCode::RT_FETCH_TAGGED),
         ];
         assert!(pairs.iter().all(|(ours, theirs)| *ours as u32 == theirs.0));
     }

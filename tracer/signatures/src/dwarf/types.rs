@@ -61,7 +61,8 @@ fn is_special(ctype: &Type) -> bool {
 
 /// A pointer to a member function, which is a pair (section 2.3 of the Itanium C++ ABI).
 fn pointer_to_method(word: &Type) -> Type {
-    let field = |name: &str, offset| Field { name: name.to_owned(), offset, ctype: word.clone(), bits: None };
+    let field =
+        |name: &str, offset| Field { name: name.to_owned(), offset, ctype: word.clone(), bits: None, tag: None };
     Type::Struct(Box::new(Structure {
         name: String::new(),
         bytes: Some(16),
@@ -379,7 +380,7 @@ impl<'a> DwarfFiles<'a> {
             align = ctype.align().max(align).max(own.unwrap_or(1));
             copying.is_special |= is_special(&ctype);
             let Some((offset, bits)) = self.member_place(child.place, tag, &ctype) else { return Type::Named(name) };
-            fields.push(Field { name: self.name(child.place).unwrap_or_default(), offset, ctype, bits });
+            fields.push(Field { name: self.name(child.place).unwrap_or_default(), offset, ctype, bits, tag: None });
         }
         let stated = self.number(place, DW_AT_alignment);
         let may_be_packed = stated.is_none() && own_align < Some(align);

@@ -18,11 +18,15 @@ const FOLDERS: [&str; 1] = ["/usr/lib/x86_64-linux-gnu/openmpi/include"];
 const SUBROUTINES: [&str; 5] = ["getrf_", "getrs_", "gesv_", "potrf_", "potri_"];
 
 fn compiled(folder: &Path, source: &str) -> Output {
+    compiled_with(folder, source, &FOLDERS)
+}
+
+fn compiled_with(folder: &Path, source: &str, headers: &[&str]) -> Output {
     fs::write(folder.join("check.c"), source).unwrap();
     let mut gcc = Command::new("gcc");
     gcc.current_dir(folder).args(["-fsyntax-only", "-fno-builtin", "-Wredundant-decls"]);
     gcc.env("LC_ALL", "C");
-    gcc.args(FOLDERS.map(|folder| format!("-I{folder}")));
+    gcc.args(headers.iter().map(|folder| format!("-I{folder}")));
     gcc.arg("check.c").output().unwrap()
 }
 
@@ -75,25 +79,37 @@ fn prototypes_are_those_of_the_headers() {
 
 #[test]
 fn handles_have_the_size_of_those_in_the_header() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, text) = FILES.iter().find(|(name, _)| *name == "mpi").unwrap();
-    let dialect = SignatureTable::parse(text, None, "mpi").unwrap().dialect(|symbol| symbol == "ompi_mpi_comm_world");
-    let mut source = "#include <mpi.h>\n".to_owned();
-    if !compiled(folder.path(), &source).status.success() {
-        println!("skipped: mpi.h is not installed");
-        return;
+    for (implementation, headers, bytes) in [
+        ("ompi_mpi_comm_world", FOLDERS[0], "_ucount"),
+        ("MPII_Version_string", "/usr/include/x86_64-linux-gnu/mpich", "count_lo"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, text) = FILES.iter().find(|(name, _)| *name == "mpi").unwrap();
+        let dialect = SignatureTable::parse(text, None, "mpi").unwrap().dialect(|symbol| symbol == implementation);
+        let mut source = "#include <mpi.h>\n".to_owned();
+        if !compiled_with(folder.path(), &source, &[headers]).status.success() {
+            println!("skipped: mpi.h is not installed in {headers}");
+            continue;
+        }
+        for (name, ctype) in dialect.types.iter().filter(|(name, _)| name.starts_with("MPI_")) {
+            writeln!(source, "_Static_assert(sizeof({name}) == {}, \"{name}\");", ctype.bytes().unwrap()).unwrap();
+        }
+        let places = [("source", "MPI_SOURCE"), ("tag", "MPI_TAG"), ("error", "MPI_ERROR"), ("bytes", bytes)];
+        let Type::Struct(status) = &dialect.types["MPI_Status"] else { panic!("{dialect:?}") };
+        for (ours, theirs) in places {
+            let offset = status.fields.iter().find(|field| field.name == ours).unwrap().offset;
+            writeln!(source, "_Static_assert(__builtin_offsetof(MPI_Status, {theirs}) == {offset}, \"{ours}\");")
+                .unwrap();
+        }
+        if implementation == "MPII_Version_string" {
+            for (name, bytes) in [("MPI_INT", 4), ("MPI_DOUBLE", 8), ("MPI_LONG_DOUBLE", 16), ("MPI_BYTE", 1)] {
+                let size = format!("{name} >> 24 == 0x4c && ({name} >> 8 & 0xff) == {bytes}");
+                writeln!(source, "_Static_assert({size}, \"{name}\");").unwrap();
+            }
+        }
+        let output = compiled_with(folder.path(), &source, &[headers]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    for (name, ctype) in dialect.types.iter().filter(|(name, _)| name.starts_with("MPI_")) {
-        writeln!(source, "_Static_assert(sizeof({name}) == {}, \"{name}\");", ctype.bytes().unwrap()).unwrap();
-    }
-    let places = [("source", "MPI_SOURCE"), ("tag", "MPI_TAG"), ("error", "MPI_ERROR"), ("bytes", "_ucount")];
-    let Type::Struct(status) = &dialect.types["MPI_Status"] else { panic!("{dialect:?}") };
-    for (ours, theirs) in places {
-        let offset = status.fields.iter().find(|field| field.name == ours).unwrap().offset;
-        writeln!(source, "_Static_assert(__builtin_offsetof(MPI_Status, {theirs}) == {offset}, \"{ours}\");").unwrap();
-    }
-    let output = compiled(folder.path(), &source);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -69,6 +69,8 @@ impl Machine {
             OpCode::ErrnoAddress => ERRNO,
             OpCode::Number => i64::from(number) as u64,
             OpCode::Shift => width.extend(left >> number),
+            OpCode::Tagged if left >> 24 & 0xff != number as u64 >> 8 => return None,
+            OpCode::Tagged => width.extend(left >> (number & 0xff)),
             OpCode::Multiply => left.cast_signed().wrapping_mul(right) as u64,
             OpCode::Add => left.cast_signed().wrapping_add(right) as u64,
             OpCode::Subtract => left.cast_signed().wrapping_sub(right) as u64,
