@@ -36,8 +36,8 @@ pub use error::Error;
 pub use export::{Destination, ExportError, ExportFormat, Exported, FORMATS, Selection, export};
 pub use joined::ValueReader;
 pub use messages::{
-    CallTime, Communicator, CommunicatorId, Matched, MatchedMessage, MessageEnd, MessageEvent, MessageGaps,
-    MessageKind, Messages, Size, Transfer,
+    CallTime, Collective, Communicator, CommunicatorId, Completion, Matched, MatchedMessage, MessageEnd, MessageEvent,
+    MessageGaps, MessageKind, Messages, Size, Transfer,
 };
 pub use openmetrics::OpenMetrics;
 pub use overview::{Activity, Axis, DurationCell, Durations, Overview, SiteRow, Slice};

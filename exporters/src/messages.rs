@@ -8,24 +8,29 @@
 //! of its ends; [`Messages::events_of`] gives the records of one trace, as formats such as OTF2 have them. Memory grows
 //! with the messages of all ranks for the first, and of one trace for the second.
 
+mod accesses;
 mod calls;
 mod communicators;
+mod event;
 mod matching;
 mod records;
 mod requests;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 
-use rtrace_model::{LocationId, Timestamp};
+use rtrace_model::{Call, CallValues, LocationId, Timestamp};
 
 use crate::{Error, TraceSet};
 
-use self::calls::ProcessKey;
+use self::calls::{MessageCall, ProcessKey};
 use self::communicators::Communicators;
+use self::records::Recorder;
 
 pub use self::communicators::{Communicator, CommunicatorId};
+pub use self::event::{Collective, Completion, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
 pub use self::matching::{Matched, MatchedMessage, MessageEnd};
-pub use self::records::{MessageEvent, MessageGaps, MessageKind, Size, Transfer};
 
 /// The messages of a set of traces, one for each rank, or one for all.
 #[derive(Debug)]
@@ -68,8 +73,13 @@ impl Messages<'_> {
     /// # Errors
     /// The trace cannot be read.
     pub fn events_of(&self, place: usize) -> Result<(Vec<MessageEvent>, MessageGaps), Error> {
-        let calls = calls::of_trace(self.set, place, |_| true)?;
+        let calls = calls::of_trace(self.set, place)?;
         Ok(records::records(&calls, &self.processes, &self.communicators))
+    }
+
+    /// Follows the calls of one trace one by one, in memory that does not grow with them.
+    pub(crate) fn follow(&self) -> FollowedCalls<'_> {
+        FollowedCalls { messages: self, recorder: Recorder::new(&self.communicators) }
     }
 
     /// All messages of which both ends are known, by the time when they were sent, and what is missing.
@@ -84,6 +94,28 @@ impl Messages<'_> {
             ends.add(&events, gaps, is_lossy, |location| self.rank_of(location));
         }
         Ok(ends.matched())
+    }
+}
+
+/// The calls of one trace, of which one after the other becomes records.
+pub(crate) struct FollowedCalls<'a> {
+    messages: &'a Messages<'a>,
+    recorder: Recorder<'a>,
+}
+
+impl FollowedCalls<'_> {
+    /// The records of a call, which begins after those before it in its process; in the order of their times.
+    pub(crate) fn next(&mut self, call: &Call, values: Option<&CallValues>) -> impl Iterator<Item = MessageEvent> {
+        let event = calls::event_of(self.messages.set, call);
+        if let Some((event, &process)) = event.zip(self.messages.processes.get(&call.location)) {
+            self.recorder.call(process, &MessageCall::of(event, call, values));
+        }
+        self.recorder.events.drain(..)
+    }
+
+    /// What is not known of all calls that came.
+    pub(crate) fn gaps(self) -> MessageGaps {
+        self.recorder.gaps()
     }
 }
 

@@ -65,17 +65,27 @@ words! {
         IntercommunicatorCreate = "intercommunicator_create",
         /// Makes a communicator of another.
         CommunicatorCreate = "communicator_create",
+        /// Says which rank the process has in a communicator.
+        CommunicatorRank = "communicator_rank",
         /// Makes memory of all ranks of a communicator accessible to each of them.
         WindowCreate = "window_create",
         /// Frees a communicator.
         CommunicatorFree = "communicator_free",
-        /// Writes memory of another rank.
+        /// Writes memory of another rank, and returns when its buffer may be used again.
         RmaPut = "rma_put",
         /// Reads memory of another rank.
         RmaGet = "rma_get",
         /// Reads and changes memory of another rank in one step.
         RmaAtomic = "rma_atomic",
-        /// Waits until accesses to other ranks' memory are done or ordered.
+        /// Begins to write memory of another rank.
+        RmaIput = "rma_iput",
+        /// Begins to read memory of another rank.
+        RmaIget = "rma_iget",
+        /// Begins to change memory of another rank in one step.
+        RmaIatomic = "rma_iatomic",
+        /// Waits until accesses to other ranks' memory are done.
+        RmaComplete = "rma_complete",
+        /// Orders accesses to other ranks' memory, or those of others to the own.
         RmaSync = "rma_sync",
         /// Opens a file or a connection.
         IoOpen = "io_open",

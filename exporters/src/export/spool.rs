@@ -61,7 +61,7 @@ struct SpoolRun {
 impl Spooler {
     /// For calls with `metrics` readings each, which may have values.
     pub(super) fn new(metrics: usize, has_values: bool) -> io::Result<Spooler> {
-        let file = tempfile::tempfile_in(folder()).map_err(named("create"))?;
+        let file = temporary()?;
         let schemas = has_values.then(Schemas::default);
         let (runs, bytes) = (BTreeMap::new(), Vec::new());
         Ok(Spooler { file: BufWriter::with_capacity(1 << 20, file), written: 0, metrics, schemas, runs, bytes })
@@ -286,7 +286,12 @@ fn folder() -> PathBuf {
     std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
 }
 
-fn named(action: &'static str) -> impl FnOnce(io::Error) -> io::Error {
+/// A file without a name.
+pub(super) fn temporary() -> io::Result<File> {
+    tempfile::tempfile_in(folder()).map_err(named("create"))
+}
+
+pub(super) fn named(action: &'static str) -> impl FnOnce(io::Error) -> io::Error {
     move |error| {
         let folder = folder();
         io::Error::new(error.kind(), format!("failed to {action} a temporary file in `{}`: {error}", folder.display()))

@@ -31,7 +31,7 @@ pub(super) struct MessageCall {
 }
 
 impl MessageCall {
-    fn of(event: FunctionEvent, call: &Call, values: Option<&CallValues>) -> MessageCall {
+    pub(super) fn of(event: FunctionEvent, call: &Call, values: Option<&CallValues>) -> MessageCall {
         let at = CallTime { location: call.location, call: call.id, start: call.start, end: call.end() };
         let (mut roles, mut found) = (Vec::new(), Vec::new());
         for (column, value) in values.into_iter().flat_map(CallValues::iter) {
@@ -44,6 +44,11 @@ impl MessageCall {
             }
         }
         MessageCall { event, at, roles: roles.into(), values: found.into() }
+    }
+
+    /// Calls of a process are followed in this order.
+    pub(super) fn order(&self) -> (Timestamp, LocationId, u64) {
+        (self.at.start, self.at.location, self.at.call)
     }
 
     /// What has this role: `None` if there is no such column or its value is not known.
@@ -89,15 +94,20 @@ fn elements(list: &str) -> impl Iterator<Item = Option<i64>> {
     list.split(',').filter(|element| !element.is_empty()).map(|element| element.parse().ok())
 }
 
-/// The calls of one trace of the set, by time, of functions whose event is wanted.
-pub(super) fn of_trace(
+/// What the function of a call has to do with messages.
+pub(super) fn event_of(set: &TraceSet, call: &Call) -> Option<FunctionEvent> {
+    set.region(call.region)?.event.filter(|event| event.is_message())
+}
+
+/// Visits the calls of one trace of the set, as they are stored, of functions whose event is wanted.
+pub(super) fn visit(
     set: &TraceSet,
     place: usize,
     is_wanted: impl Fn(FunctionEvent) -> bool,
-) -> Result<Vec<MessageCall>, Error> {
-    let event_of = |call: &Call| set.region(call.region)?.event.filter(|event| event.is_message() && is_wanted(*event));
+    mut visit: impl FnMut(MessageCall),
+) -> Result<(), Error> {
+    let event_of = |call: &Call| event_of(set, call).filter(|event| is_wanted(*event));
     let mut values = set.value_reader();
-    let mut found = Vec::new();
     for batch in set.calls_of(place) {
         let batch = batch?;
         let (events, calls): (Vec<FunctionEvent>, Vec<Call>) =
@@ -106,8 +116,15 @@ pub(super) fn of_trace(
         let of = |((event, call), values): ((FunctionEvent, &Call), &Option<CallValues>)| {
             MessageCall::of(event, call, values.as_ref())
         };
-        found.extend(events.into_iter().zip(&calls).zip(&values).map(of));
+        events.into_iter().zip(&calls).zip(&values).map(of).for_each(&mut visit);
     }
-    found.sort_by_key(|call| (call.at.start, call.at.location, call.at.call));
+    Ok(())
+}
+
+/// The calls of one trace that have to do with messages, by time.
+pub(super) fn of_trace(set: &TraceSet, place: usize) -> Result<Vec<MessageCall>, Error> {
+    let mut found = Vec::new();
+    visit(set, place, |_| true, |call| found.push(call))?;
+    found.sort_by_key(MessageCall::order);
     Ok(found)
 }

@@ -45,6 +45,8 @@ impl Communicator {
 const WORLDS: [i64; 2] = [0, 0x4400_0000];
 /// The same of the communicator that each process has with itself.
 const SELVES: [i64; 2] = [1, 0x4400_0001];
+/// What stands for no communicator, where that is no object with a rank of its own: the handle in MPICH.
+const NULL: i64 = 0x0400_0000;
 
 /// The communicators of all ranks.
 #[derive(Debug, Default)]
@@ -66,8 +68,17 @@ type CommunicatorNames = HashMap<(ProcessKey, i64), Vec<(Timestamp, Option<Commu
 struct Making {
     process: ProcessKey,
     rank: u32,
+    /// The rank in the new one, if it is known.
+    new_rank: Option<i64>,
     host: usize,
     call: MessageCall,
+}
+
+impl Making {
+    /// Whether this rank is no member of what is made.
+    fn is_outside(&self) -> bool {
+        self.new_rank.is_some_and(|rank| rank < 0) || self.call.value(Role::NewCommunicator) == Some(NULL)
+    }
 }
 
 impl Communicators {
@@ -81,18 +92,28 @@ impl Communicators {
             let host = hosts.iter().position(|host| *host == header.host).unwrap_or(hosts.len());
             hosts.extend((host == hosts.len()).then(|| header.host.clone()));
             // Where a launcher said the rank, only calls that make communicators are of interest.
-            let calls = calls::of_trace(set, place, |event| launched.is_none() || makes(event))?;
-            for call in &calls {
-                let Some(&process) = processes.get(&call.at.location) else { continue };
-                if let Some(rank) = own_rank(call).or(launched.map(|rank| rank.rank)) {
+            let names = |event| matches!(event, FunctionEvent::CommunicatorRank | FunctionEvent::CommunicatorFree);
+            let is_wanted = |event| launched.is_none() || makes(event) || names(event);
+            let (mut found, mut own_ranks) = (Vec::new(), Vec::new());
+            calls::visit(set, place, is_wanted, |call| {
+                let Some(&process) = processes.get(&call.at.location) else { return };
+                if let Some(rank) = own_rank(&call).or(launched.map(|rank| rank.rank)) {
                     communicators.ranks.entry(process).or_insert(rank);
                 }
-            }
-            for call in calls.into_iter().filter(|call| makes(call.event)) {
-                let Some(&process) = processes.get(&call.at.location) else { continue };
-                let Some(&rank) = communicators.ranks.get(&process) else { continue };
-                makings.push(Making { process, rank, host, call });
-            }
+                match call.event {
+                    event if names(event) => own_ranks.push((process, call)),
+                    event if makes(event) => found.push((process, call)),
+                    _ => {}
+                }
+            })?;
+            let rank_of = |process| communicators.ranks.get(&process).copied();
+            let found = found.into_iter().filter_map(|(process, call)| {
+                Some(Making { process, rank: rank_of(process)?, new_rank: call.value(Role::NewRank), host, call })
+            });
+            let mut found: Vec<Making> = found.collect();
+            found.sort_by_key(|making| making.call.order());
+            add_own_ranks(&mut found, own_ranks);
+            makings.extend(found);
             if let Some(rank) = launched {
                 let of_trace = processes.values().filter(|process| process.0 == place);
                 of_trace.for_each(|&process| _ = communicators.ranks.entry(process).or_insert(rank.rank));
@@ -234,8 +255,7 @@ impl Communicators {
         }
         let mut groups: BTreeMap<Option<i64>, Vec<Making>> = BTreeMap::new();
         // Whoever is no member gets none.
-        for making in makings.into_iter().filter(|making| making.call.value(Role::NewRank).is_none_or(|rank| rank >= 0))
-        {
+        for making in makings.into_iter().filter(|making| !making.is_outside()) {
             groups.entry(making.call.value(Role::Color)).or_default().push(making);
         }
         for group in groups.into_values().flat_map(by_host_if_needed) {
@@ -274,9 +294,8 @@ impl Communicators {
         let old = |making: &Making| {
             self.all[parent.0 as usize].members.iter().position(|member| *member == making.rank).unwrap_or(usize::MAX)
         };
-        let says = |making: &Making| making.call.value(Role::NewRank);
-        let mut order: Vec<(i64, usize, u32)> = match group.iter().all(|making| says(making).is_some()) {
-            true => group.iter().map(|making| (says(making).unwrap_or(0), 0, making.rank)).collect(),
+        let mut order: Vec<(i64, usize, u32)> = match group.iter().all(|making| making.new_rank.is_some()) {
+            true => group.iter().map(|making| (making.new_rank.unwrap_or(0), 0, making.rank)).collect(),
             // A group that the call passes says more than what is known here.
             false if group.iter().any(|making| making.call.has(Role::Handle)) => return None,
             false => {
@@ -327,6 +346,30 @@ fn named(names: &CommunicatorNames, process: ProcessKey, called: i64, time: Time
     names[..names.partition_point(|(from, _)| *from <= time)].last()?.1
 }
 
+/// Adds the ranks in new communicators that the program asks for, where what made them does not say it. The calls that
+/// make communicators are sorted by time.
+fn add_own_ranks(makings: &mut [Making], mut asked: Vec<(ProcessKey, MessageCall)>) {
+    asked.sort_by_key(|(_, call)| call.order());
+    let mut asked = asked.into_iter().peekable();
+    let mut last: HashMap<(ProcessKey, i64), usize> = HashMap::new();
+    for place in 0..=makings.len() {
+        let until = makings.get(place).map(|making| making.call.order());
+        while let Some((process, call)) = asked.next_if(|(_, call)| until.is_none_or(|until| call.order() < until)) {
+            let Some(called) = call.value(Role::Communicator) else { continue };
+            if call.event == FunctionEvent::CommunicatorFree {
+                last.remove(&(process, called));
+            } else if let Some(making) = last.get(&(process, called)).and_then(|&place| makings.get_mut(place)) {
+                making.new_rank = making.new_rank.or(call.value(Role::Rank));
+            }
+        }
+        if let Some(making) = makings.get(place)
+            && let Some(called) = making.call.value(Role::NewCommunicator)
+        {
+            last.insert((making.process, called), place);
+        }
+    }
+}
+
 /// Whether calls of such functions make communicators, or windows of these.
 fn makes(event: FunctionEvent) -> bool {
     use FunctionEvent::{CommunicatorCreate, IntercommunicatorCreate, WindowCreate};
@@ -346,7 +389,7 @@ fn by_host_if_needed(group: Vec<Making>) -> Vec<Vec<Making>> {
 }
 
 fn ranks_repeat(group: &[Making]) -> bool {
-    let ranks: Vec<i64> = group.iter().filter_map(|making| making.call.value(Role::NewRank)).collect();
+    let ranks: Vec<i64> = group.iter().filter_map(|making| making.new_rank).collect();
     ranks.iter().collect::<HashSet<_>>().len() < ranks.len()
 }
 

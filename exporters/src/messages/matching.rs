@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rtrace_model::{LocationId, Timestamp};
 
+use super::CallTime;
 use super::communicators::CommunicatorId;
-use super::records::{MessageEvent, MessageGaps, MessageKind, Size, Transfer};
+use super::event::{MessageEvent, MessageGaps, MessageKind, Size, Transfer};
 
 /// A call's part in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +21,16 @@ pub struct MessageEnd {
     pub call: u64,
     /// When that began.
     pub start: Timestamp,
-    /// When the message had been sent or received, as far as this rank is concerned; `None` if that is not known.
-    pub end: Option<Timestamp>,
+    /// The call that returned when the message had been sent or received, as far as this rank is concerned: the same one, or
+    /// one that waited for it; `None` if that is not known.
+    pub done: Option<CallTime>,
+}
+
+impl MessageEnd {
+    /// When the message had been sent or received; `None` if that is not known.
+    pub fn end(&self) -> Option<Timestamp> {
+        self.done?.end
+    }
 }
 
 /// A message.
@@ -55,10 +64,19 @@ pub struct Matched {
 /// What makes messages follow each other: source, target, tag and communicator.
 type Channel = (u32, u32, i32, CommunicatorId);
 
+/// One end of a message, as a call says it.
+#[derive(Clone, Copy, Debug)]
+struct ToldEnd {
+    end: MessageEnd,
+    size: Size,
+    /// When the call that began it returned, if that is known.
+    begun: Option<Timestamp>,
+}
+
 /// The ends of messages, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct MessageEnds {
-    channels: BTreeMap<Channel, [Vec<(MessageEnd, Size)>; 2]>,
+    channels: BTreeMap<Channel, [Vec<ToldEnd>; 2]>,
     /// Ranks that have sent, or received, what is not known.
     unsure: [BTreeSet<u32>; 2],
     gaps: MessageGaps,
@@ -77,22 +95,22 @@ impl MessageEnds {
         rank_of: impl Fn(LocationId) -> Option<u32>,
     ) {
         self.gaps.add(gaps);
-        let completed: HashMap<u64, Option<Timestamp>> = events
+        let completed: HashMap<u64, CallTime> = events
             .iter()
             .filter_map(|event| match event.kind {
-                MessageKind::IsendComplete { request } => Some((request, event.at.end)),
+                MessageKind::IsendComplete { request } => Some((request, event.at)),
                 _ => None,
             })
             .collect();
         let mut open: BTreeMap<u32, i64> = BTreeMap::new();
         for event in events {
-            let (side, transfer, at, end) = match event.kind {
-                MessageKind::Send(transfer) => (SENT, transfer, event.at, event.at.end),
+            let (side, transfer, at, done) = match event.kind {
+                MessageKind::Send(transfer) => (SENT, transfer, event.at, Some(event.at)),
                 MessageKind::Isend { transfer, request } => {
-                    (SENT, transfer, event.at, completed.get(&request).copied().flatten())
+                    (SENT, transfer, event.at, completed.get(&request).copied())
                 }
-                MessageKind::Recv(transfer) => (RECEIVED, transfer, event.at, event.at.end),
-                MessageKind::Irecv { transfer, posted, .. } => (RECEIVED, transfer, posted, event.at.end),
+                MessageKind::Recv(transfer) => (RECEIVED, transfer, event.at, Some(event.at)),
+                MessageKind::Irecv { transfer, posted, .. } => (RECEIVED, transfer, posted, Some(event.at)),
                 MessageKind::IrecvRequest { .. } => {
                     if let Some(own) = rank_of(event.at.location) {
                         *open.entry(own).or_default() += 1;
@@ -108,8 +126,9 @@ impl MessageEnds {
             }
             let Transfer { peer, tag, communicator, size } = transfer;
             let (source, target) = if side == SENT { (own, peer) } else { (peer, own) };
-            let end = MessageEnd { location: at.location, call: at.call, start: at.start, end };
-            self.channels.entry((source, target, tag, communicator)).or_default()[side].push((end, size));
+            let end = MessageEnd { location: at.location, call: at.call, start: at.start, done };
+            let told = ToldEnd { end, size, begun: at.end };
+            self.channels.entry((source, target, tag, communicator)).or_default()[side].push(told);
         }
         let ranks = || events.iter().filter_map(|event| rank_of(event.at.location));
         if is_lossy || gaps.unknown_sends > 0 {
@@ -125,25 +144,56 @@ impl MessageEnds {
     pub(super) fn matched(self) -> Matched {
         let mut matched = Matched { messages: Vec::new(), gaps: self.gaps };
         for ((source, target, tag, communicator), mut sides) in self.channels {
-            sides.iter_mut().for_each(|ends| ends.sort_by_key(|(end, _)| (end.start, end.location, end.call)));
+            sides
+                .iter_mut()
+                .for_each(|ends| ends.sort_by_key(|ToldEnd { end, .. }| (end.start, end.location, end.call)));
             let [sent, received] = &sides;
             let unsure = [self.unsure[SENT].contains(&source), self.unsure[RECEIVED].contains(&target)];
             let pairs = if is_in_step(sent, received, unsure) { sent.len().min(received.len()) } else { 0 };
             matched.gaps.unmatched_sends += (sent.len() - pairs) as u64;
             matched.gaps.unmatched_receives += (received.len() - pairs) as u64;
-            let both = sent.iter().zip(received).take(pairs);
-            matched.messages.extend(both.map(|(&(sent, of_send), &(received, of_receive))| {
-                let bytes = of_send.exact().or(of_receive.exact());
-                MatchedMessage { source, target, bytes, tag, communicator, sent, received }
-            }));
+            let order = [sent, received].map(|ends| in_order(ends));
+            for (place, (sent, received)) in sent.iter().zip(received).take(pairs).enumerate() {
+                if !order.iter().all(|order| order[place]) {
+                    matched.gaps.unordered += 1;
+                    continue;
+                }
+                let bytes = sent.size.exact().or(received.size.exact());
+                let (sent, received) = (sent.end, received.end);
+                matched.messages.push(MatchedMessage { source, target, bytes, tag, communicator, sent, received });
+            }
         }
         matched.messages.sort_by_key(|message| (message.sent.start, message.sent.location, message.sent.call));
         matched
     }
 }
 
+/// Of each end in the order of their starts, whether that is the order in which the messages began. It need not be of
+/// threads whose calls begin a message at the same time.
+fn in_order(ends: &[ToldEnd]) -> Vec<bool> {
+    let mut known = vec![true; ends.len()];
+    // The call before that returns last; of a call whose return is not known, none does.
+    let mut last: Option<&ToldEnd> = None;
+    for (place, of) in ends.iter().enumerate() {
+        let is_within = |last: &ToldEnd| {
+            last.end.location != of.end.location && last.begun.is_none_or(|begun| begun > of.end.start)
+        };
+        if last.is_some_and(is_within) {
+            known[place] = false;
+            known[place - 1] = false;
+        }
+        let is_later = |last: &&ToldEnd| match (last.begun, of.begun) {
+            (Some(last), Some(own)) => own >= last,
+            (None, Some(_)) => last.end.location == of.end.location,
+            (_, None) => true,
+        };
+        last = Some(last.filter(|last| !is_later(last)).unwrap_or(of));
+    }
+    known
+}
+
 /// Whether the n-th message that was sent is the n-th that was received. It is not where one may be missing before.
-fn is_in_step(sent: &[(MessageEnd, Size)], received: &[(MessageEnd, Size)], unsure: [bool; 2]) -> bool {
+fn is_in_step(sent: &[ToldEnd], received: &[ToldEnd], unsure: [bool; 2]) -> bool {
     let is_possible = match (unsure, sent.len().cmp(&received.len())) {
         // Those sent last may be on their way.
         ([false, false], Ordering::Greater) => true,
@@ -152,5 +202,5 @@ fn is_in_step(sent: &[(MessageEnd, Size)], received: &[(MessageEnd, Size)], unsu
     };
     // No message comes before it was sent.
     is_possible
-        && sent.iter().zip(received).all(|((sent, _), (received, _))| received.end.is_none_or(|end| end >= sent.start))
+        && sent.iter().zip(received).all(|(sent, received)| received.end.end().is_none_or(|end| end >= sent.end.start))
 }

@@ -1,167 +1,18 @@
 //! From calls to records of messages.
+//!
+//! The calls of a process come in the order in which they begin. Memory grows with the requests and accesses that have not
+//! ended, and not with the calls.
 
 use std::collections::HashMap;
 
 use rtrace_model::{FunctionEvent, LocationId, Role, Timestamp};
 
 use super::CallTime;
+use super::accesses::Accesses;
 use super::calls::{AskedEnd, MessageCall, ProcessKey};
 use super::communicators::{CommunicatorId, Communicators};
+use super::event::{Collective, Completion, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
 use super::requests::{Begun, RequestTable};
-
-/// How large a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// So many bytes were sent or received.
-    Exact(u64),
-    /// There was room for so many bytes: the program did not ask how many came.
-    Posted(u64),
-    /// It is not known.
-    Unknown,
-}
-
-impl Size {
-    /// The bytes, if they are exact.
-    pub fn exact(self) -> Option<u64> {
-        match self {
-            Size::Exact(bytes) => Some(bytes),
-            Size::Posted(_) | Size::Unknown => None,
-        }
-    }
-}
-
-/// One end of a message, as a call says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transfer {
-    /// The rank in the world at the other end.
-    pub peer: u32,
-    /// The tag.
-    pub tag: i32,
-    /// The communicator.
-    pub communicator: CommunicatorId,
-    /// The bytes.
-    pub size: Size,
-}
-
-/// What a record says. Requests have numbers of their own in each trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageKind {
-    /// A message is sent, and its buffer free when the call returns.
-    Send(Transfer),
-    /// A message was received when the call returned.
-    Recv(Transfer),
-    /// A message begins to be sent.
-    Isend {
-        /// The message.
-        transfer: Transfer,
-        /// What ends it.
-        request: u64,
-    },
-    /// The buffer of a message is free.
-    IsendComplete {
-        /// What began it.
-        request: u64,
-    },
-    /// A message may be received.
-    IrecvRequest {
-        /// What ends it.
-        request: u64,
-    },
-    /// A message was received that was asked for.
-    Irecv {
-        /// The message.
-        transfer: Transfer,
-        /// What began it.
-        request: u64,
-        /// Where it was asked for.
-        posted: CallTime,
-    },
-    /// A collective operation of a communicator, from the begin of the call to its return.
-    Collective {
-        /// What it does.
-        event: FunctionEvent,
-        /// The communicator.
-        communicator: CommunicatorId,
-        /// The rank in the world of its root, where there is one.
-        root: Option<u32>,
-        /// Bytes that this rank gives.
-        sent: Size,
-        /// Bytes that this rank gets.
-        received: Size,
-    },
-    /// Memory of another rank is accessed, from the begin of the call on.
-    Access {
-        /// Whether it is written, read, or both: an event of such a name.
-        event: FunctionEvent,
-        /// The rank in the world whose memory it is.
-        target: u32,
-        /// The bytes.
-        size: Size,
-        /// The communicator of its window.
-        communicator: CommunicatorId,
-    },
-}
-
-/// A record of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MessageEvent {
-    /// The call that it belongs to.
-    pub at: CallTime,
-    /// Whether it happens when the call returns; else when it begins.
-    pub at_exit: bool,
-    /// What happens.
-    pub kind: MessageKind,
-}
-
-impl MessageEvent {
-    /// When it happens; `None` if the call's return was not seen.
-    pub fn time(&self) -> Option<Timestamp> {
-        if self.at_exit { self.at.end } else { Some(self.at.start) }
-    }
-}
-
-/// What is not known of messages, by number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MessageGaps {
-    /// Calls that send, of which the communicator, the peer or the tag is not known.
-    pub unknown_sends: u64,
-    /// The same of those that receive.
-    pub unknown_receives: u64,
-    /// Collective operations, and accesses to memory, of which the communicator or the target is not known.
-    pub unknown_others: u64,
-    /// Requests whose end was not seen: their calls were not timed, or had more requests than are recorded.
-    pub unseen_ends: u64,
-    /// Ends of requests whose begin was not seen.
-    pub unseen_begins: u64,
-    /// Messages that were sent, and whose receiver is not known.
-    pub unmatched_sends: u64,
-    /// Messages that were received, and whose sender is not known.
-    pub unmatched_receives: u64,
-}
-
-impl MessageGaps {
-    /// Whether nothing is missing.
-    pub fn is_empty(&self) -> bool {
-        self.total() == 0
-    }
-
-    /// The sum of all.
-    pub fn total(&self) -> u64 {
-        let unknown = self.unknown_sends + self.unknown_receives + self.unknown_others;
-        unknown + self.unseen_ends + self.unseen_begins + self.unmatched_sends + self.unmatched_receives
-    }
-
-    /// Adds those of another trace.
-    pub(super) fn add(&mut self, other: MessageGaps) {
-        self.unknown_sends += other.unknown_sends;
-        self.unknown_receives += other.unknown_receives;
-        self.unknown_others += other.unknown_others;
-        self.unseen_ends += other.unseen_ends;
-        self.unseen_begins += other.unseen_begins;
-        self.unmatched_sends += other.unmatched_sends;
-        self.unmatched_receives += other.unmatched_receives;
-    }
-}
 
 /// The records of the calls of one trace, which are sorted by time.
 pub(super) fn records(
@@ -169,30 +20,25 @@ pub(super) fn records(
     processes: &HashMap<LocationId, ProcessKey>,
     communicators: &Communicators,
 ) -> (Vec<MessageEvent>, MessageGaps) {
-    let mut recorder = Recorder {
-        communicators,
-        requests: HashMap::new(),
-        numbers: 0,
-        events: Vec::new(),
-        gaps: MessageGaps::default(),
-    };
+    let mut recorder = Recorder::new(communicators);
     for call in calls {
         if let Some(&process) = processes.get(&call.at.location) {
             recorder.call(process, call);
         }
     }
-    let Recorder { requests, mut events, mut gaps, .. } = recorder;
-    gaps.unseen_ends += requests.values().map(RequestTable::unfinished).sum::<u64>();
+    let mut events = std::mem::take(&mut recorder.events);
     events.sort_by_key(|event| (event.at.location, event.at.call, event.at_exit));
-    (events, gaps)
+    (events, recorder.gaps())
 }
 
+/// Follows the requests and accesses of processes.
 pub(super) struct Recorder<'a> {
     communicators: &'a Communicators,
     requests: HashMap<ProcessKey, RequestTable>,
+    accesses: HashMap<ProcessKey, Accesses>,
     numbers: u64,
     pub(super) events: Vec<MessageEvent>,
-    pub(super) gaps: MessageGaps,
+    gaps: MessageGaps,
 }
 
 /// What a status says of a message that was received.
@@ -211,8 +57,28 @@ pub(super) enum Other {
     Unknown,
 }
 
+impl<'a> Recorder<'a> {
+    pub(super) fn new(communicators: &'a Communicators) -> Recorder<'a> {
+        Recorder {
+            communicators,
+            requests: HashMap::new(),
+            accesses: HashMap::new(),
+            numbers: 0,
+            events: Vec::new(),
+            gaps: MessageGaps::default(),
+        }
+    }
+
+    /// What is not known, when all calls have come.
+    pub(super) fn gaps(self) -> MessageGaps {
+        let unfinished = self.requests.values().map(RequestTable::unfinished).sum::<u64>();
+        MessageGaps { unseen_ends: self.gaps.unseen_ends + unfinished, ..self.gaps }
+    }
+}
+
 impl Recorder<'_> {
-    fn call(&mut self, process: ProcessKey, call: &MessageCall) {
+    /// Adds the records of a call, in the order of their times.
+    pub(super) fn call(&mut self, process: ProcessKey, call: &MessageCall) {
         use FunctionEvent as E;
         let sent = AskedEnd::of(call, [Role::Peer, Role::Tag, Role::Bytes]);
         match call.event {
@@ -231,8 +97,17 @@ impl Recorder<'_> {
             E::Wait | E::Test => self.finish(process, call),
             E::Cancel => self.each(process, call, RequestTable::cancel),
             E::RequestFree => self.each(process, call, RequestTable::free),
-            E::RmaPut | E::RmaGet | E::RmaAtomic => self.access(process, call),
-            event if event.is_collective() => self.collective(process, call),
+            E::RmaPut | E::RmaGet | E::RmaAtomic | E::RmaIput | E::RmaIget | E::RmaIatomic => {
+                self.access(process, call);
+            }
+            E::RmaComplete => self.complete(process, call),
+            event if event.is_collective() => {
+                self.collective(process, call);
+                // Where there are no communicators, a barrier ends accesses, too.
+                if event == E::Barrier && !call.has(Role::Communicator) {
+                    self.complete(process, call);
+                }
+            }
             _ => {}
         }
     }
@@ -269,7 +144,8 @@ impl Recorder<'_> {
     fn started(&mut self, process: ProcessKey, at: CallTime, begun: Begun) -> Option<u64> {
         let number = self.numbers;
         let kind = match begun {
-            Begun::Other => return None,
+            Begun::Access(_) => return Some(number),
+            Begun::Collective(_) => MessageKind::CollectiveRequest { request: number },
             Begun::Recv(asked) => match self.other(process, asked, Some(ReceivedStatus::default())) {
                 Other::Nobody => return None,
                 _ => MessageKind::IrecvRequest { request: number },
@@ -342,10 +218,16 @@ impl Recorder<'_> {
 
     fn end(&mut self, process: ProcessKey, call: &MessageCall, handle: i64, status: ReceivedStatus) {
         let Some(requests) = self.requests.get_mut(&process) else { return };
-        let Some(ended) = requests.end(handle, call.at.start) else { return };
+        let Some(ended) = requests.end(handle, call.at) else { return };
         let (Some(request), posted) = (ended.number, ended.posted) else { return };
         match ended.begun {
-            Begun::Other => {}
+            Begun::Collective(collective) => {
+                self.put(call.at, true, MessageKind::CollectiveComplete { collective, request });
+            }
+            Begun::Access(access) => {
+                let ended = self.accesses.get_mut(&process).and_then(|accesses| accesses.end_here(access));
+                ended.into_iter().for_each(|kind| self.put(call.at, true, kind));
+            }
             Begun::Send(_) => self.put(call.at, true, MessageKind::IsendComplete { request }),
             Begun::Recv(asked) => match self.other(process, asked, Some(status)) {
                 Other::Known(transfer) => {
@@ -384,11 +266,6 @@ impl Recorder<'_> {
     }
 
     fn collective(&mut self, process: ProcessKey, call: &MessageCall) {
-        // Its request ends like others, and says no more than its begin.
-        if let (Some(handle), Some(end)) = (call.value(Role::Request), call.at.end) {
-            let requests = self.requests.entry(process).or_default();
-            requests.add(handle, end, Begun::Other, call.at, None);
-        }
         let called = call.value(Role::Communicator);
         let communicator = match called {
             Some(called) => self.communicators.find(process, called, call.at.start),
@@ -408,7 +285,11 @@ impl Recorder<'_> {
         let ranks = self.communicators.all().get(communicator.0 as usize).map_or(0, |of| of.members.len() as u64);
         let is_root = root.is_some() && root == self.communicators.rank_of(process);
         let (sent, received) = volumes(call, is_root, ranks);
-        self.put(call.at, false, MessageKind::Collective { event: call.event, communicator, root, sent, received });
+        let collective = Collective { event: call.event, communicator, root, sent, received };
+        match call.has(Role::Request) {
+            true => self.begin(process, call, Begun::Collective(collective), false),
+            false => self.put(call.at, false, MessageKind::Collective(collective)),
+        }
     }
 
     fn access(&mut self, process: ProcessKey, call: &MessageCall) {
@@ -427,12 +308,35 @@ impl Recorder<'_> {
             return;
         };
         let size = call.unsigned(Role::Bytes).map_or(Size::Unknown, Size::Exact);
-        self.put(call.at, false, MessageKind::Access { event: call.event, target, size, communicator });
+        let (event, access) = (call.event, self.numbers);
+        self.numbers += 1;
+        self.put(call.at, false, MessageKind::Access { event, target, size, communicator, access });
+        let is_blocking = matches!(event, FunctionEvent::RmaPut | FunctionEvent::RmaGet | FunctionEvent::RmaAtomic);
+        if is_blocking {
+            self.put(call.at, true, MessageKind::AccessComplete { communicator, access, completion: Completion::Call });
+        }
+        // What is read is there when the call returns.
+        if !is_blocking || event == FunctionEvent::RmaPut {
+            let of_process = self.accesses.entry(process).or_default();
+            of_process.begin(window, peer, Accesses::pending(access, communicator, is_blocking));
+        }
+        if call.has(Role::Request) {
+            self.begin(process, call, Begun::Access(access), false);
+        }
+    }
+
+    /// A call that returns when accesses have ended: those through a window, or to one rank through it.
+    fn complete(&mut self, process: ProcessKey, call: &MessageCall) {
+        let is_known = (!call.has(Role::Handle) || call.value(Role::Handle).is_some())
+            && (!call.has(Role::Peer) || call.value(Role::Peer).is_some());
+        let Some(accesses) = self.accesses.get_mut(&process).filter(|_| is_known) else { return };
+        let ended = accesses.end(call.value(Role::Handle), call.value(Role::Peer));
+        ended.into_iter().for_each(|kind| self.put(call.at, true, kind));
     }
 }
 
 impl ReceivedStatus {
-    fn of(call: &MessageCall) -> ReceivedStatus {
+    pub(super) fn of(call: &MessageCall) -> ReceivedStatus {
         let bytes = call.unsigned(Role::Received);
         ReceivedStatus { source: call.value(Role::Source), tag: call.value(Role::SourceTag), bytes }
     }

@@ -8,14 +8,16 @@ use rtrace_model::Timestamp;
 
 use super::CallTime;
 use super::calls::AskedEnd;
+use super::event::Collective;
 
 /// What a request has begun.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Begun {
     Send(AskedEnd),
     Recv(AskedEnd),
-    /// No message from one rank to another.
-    Other,
+    Collective(Collective),
+    /// An access to memory of another rank, by its number.
+    Access(u64),
 }
 
 /// A request of a process.
@@ -85,11 +87,12 @@ impl RequestTable {
         self.lost += u64::from(before.is_some_and(|(_, number)| number.is_some()));
     }
 
-    /// The request of that handle ends in a call that began then; `None` if none is running.
+    /// The request of that handle ends in a call; `None` if none is running.
     ///
-    /// Messages that were sent at once have one handle together: the first of them ends first. Of others only the last can
-    /// be meant: those before it ended unseen.
-    pub(super) fn end(&mut self, handle: i64, time: Timestamp) -> Option<Ended> {
+    /// Messages that were sent at once have one handle together: the first of the thread's own ends first. Of others only
+    /// the last can be meant: those before it ended unseen.
+    pub(super) fn end(&mut self, handle: i64, at: CallTime) -> Option<Ended> {
+        let time = at.start;
         let of_handle = self.by_handle.get_mut(&handle)?;
         let running = |request: &&mut PendingRequest| request.since <= time && request.running.is_some();
         let mut candidates: Vec<&mut PendingRequest> = of_handle.iter_mut().filter(running).collect();
@@ -98,7 +101,9 @@ impl RequestTable {
             ended.running = None;
             self.lost += u64::from(ended.is_single());
         }
-        let request = candidates.into_iter().nth(last.unwrap_or(0))?;
+        let is_own = |request: &&mut PendingRequest| request.running.is_some_and(|(of, _)| of.location == at.location);
+        let ended = last.or_else(|| candidates.iter().position(is_own)).unwrap_or(0);
+        let request = candidates.into_iter().nth(ended)?;
         let (posted, number) = request.running.take()?;
         let (begun, is_cancelled) = (request.begun, std::mem::take(&mut request.is_cancelled));
         Some(Ended { begun, posted, number, is_cancelled })

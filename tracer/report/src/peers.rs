@@ -1,13 +1,14 @@
 //! Messages by the rank that sends them and the rank that receives them.
 //!
-//! A row's calls, and their times, are those that send. A receiver waits for a *late sender* from the start of its call to
-//! the start of the call that sends. A sender waits for a *late receiver* likewise if it returns only after that has come:
-//! a small message is often sent before. Both are of calls that return when the message is through. Of others it is not
-//! known which call waits.
+//! A row's calls, and their times, are those that send. A receiver waits for a *late sender* in the call that returns with
+//! the message, from the start of that call to the start of the call that sends. Where one call returns with several
+//! messages, each has the time since the one before it was sent. A sender waits for a *late receiver* likewise if its call
+//! returns only after that has come, and only in calls that return when the message is through: a small message is often
+//! sent before.
 
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_exporters::{MatchedMessage, MessageEnd, MessageGaps, TraceSet};
+use rtrace_exporters::{MatchedMessage, MessageGaps, TraceSet};
 use rtrace_model::{Call, FunctionEvent, LocationId, RegionId, Timestamp, counted};
 
 use super::Error;
@@ -23,7 +24,7 @@ pub(super) struct Peers {
     events: HashMap<RegionId, FunctionEvent>,
     pairs: Vec<Pair>,
     messages: Vec<(RowId, MatchedMessage)>,
-    /// The messages that a call began to send, and to receive.
+    /// The messages that a call began to send, and those that it returned with.
     sent: HashMap<(LocationId, u64), Vec<usize>>,
     received: HashMap<(LocationId, u64), Vec<usize>>,
     sums: HashMap<RowId, MessageSums>,
@@ -53,11 +54,12 @@ impl Peers {
         }
         let mut rows: BTreeMap<Pair, RowId> = matched.messages.iter().map(|of| ((of.source, of.target), 0)).collect();
         rows.values_mut().zip(0..).for_each(|(row, number)| *row = number);
-        let key = |end: &MessageEnd| (end.location, end.call);
         let (mut sent, mut received) = (HashMap::<_, Vec<usize>>::new(), HashMap::<_, Vec<usize>>::new());
-        for (place, message) in matched.messages.iter().enumerate() {
-            sent.entry(key(&message.sent)).or_default().push(place);
-            received.entry(key(&message.received)).or_default().push(place);
+        // They are in the order in which they were sent.
+        for (place, MatchedMessage { sent: of, received: to, .. }) in matched.messages.iter().enumerate() {
+            sent.entry((of.location, of.call)).or_default().push(place);
+            let done = to.done.map(|done| (done.location, done.call));
+            done.into_iter().for_each(|call| received.entry(call).or_default().push(place));
         }
         Ok(Peers {
             events: trace.regions().iter().filter_map(|region| Some((region.id, region.event?))).collect(),
@@ -96,12 +98,14 @@ impl Peers {
                 sums.late_receivers = sums.late_receivers.saturating_add(before(message.received.start));
             }
         }
-        for &place in self.received.get(&key).into_iter().flatten() {
+        let waits = [FunctionEvent::Recv, FunctionEvent::SendRecv, FunctionEvent::Wait].into_iter().any(is_blocking);
+        let mut waited = 0;
+        for &place in self.received.get(&key).into_iter().flatten().filter(|_| waits) {
             let (row, message) = &self.messages[place];
-            if is_blocking(FunctionEvent::Recv) || is_blocking(FunctionEvent::SendRecv) {
-                let sums = self.sums.entry(*row).or_default();
-                sums.late_senders = sums.late_senders.saturating_add(before(message.sent.start));
-            }
+            let until = before(message.sent.start);
+            let sums = self.sums.entry(*row).or_default();
+            sums.late_senders = sums.late_senders.saturating_add(until - waited);
+            waited = until;
         }
     }
 
@@ -111,6 +115,11 @@ impl Peers {
         let said: Vec<String> = [
             (self.gaps.unknown_sends + self.gaps.unknown_receives, "call", "of which the peer is not known"),
             (self.gaps.unseen_ends + self.gaps.unseen_begins, "request", "of which the begin or the end was not seen"),
+            (
+                self.gaps.unordered,
+                "message",
+                "that threads sent or received at the same time, so that it is not known which is which",
+            ),
             (self.gaps.unmatched_sends, "message", "whose receiver is not on record"),
             (self.gaps.unmatched_receives, "message", "whose sender is not on record"),
             (sizeless, "message", "of unknown size, so that these rows have no bytes"),

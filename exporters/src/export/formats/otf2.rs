@@ -16,6 +16,7 @@ mod encoding;
 mod gathered;
 mod messages;
 mod samples;
+mod waiting;
 
 use std::path::Path;
 
@@ -29,6 +30,7 @@ use definitions::{ENDING, ending_string};
 use encoding::{Chunks, ENTER, LEAVE, METRIC, OtfRecord, PARAMETER_INT, PARAMETER_STRING};
 use gathered::{Gathered, METRICS};
 use messages::{NoMessages, OtfMessages};
+use waiting::WaitingRecord;
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "otf2",
@@ -56,7 +58,7 @@ fn write(source: &Excerpt<'_>, directory: &Path) -> Result<(), ExportError> {
     let mut gathered = Gathered::new();
     let nested = source.nested_with_values()?;
     let mut events_of = Vec::new();
-    let mut messages = match OtfMessages::of(source, nested.locations())? {
+    let mut messages = match OtfMessages::of(source, &nested)? {
         Ok(messages) => Some(messages),
         Err(NoMessages::None) => None,
         Err(NoMessages::Missing(text)) => {
@@ -66,7 +68,7 @@ fn write(source: &Excerpt<'_>, directory: &Path) -> Result<(), ExportError> {
     };
     for location in nested.locations() {
         if let Some(messages) = &mut messages {
-            messages.load(source, location)?;
+            messages.select(location);
         }
         let file = Chunks::create(&streams.join(format!("{}.evt", location.0)), encoding::EVENT_CHUNK)?;
         let (open, counters) = (Vec::new(), vec![0; metrics(source).len()]);
@@ -113,6 +115,8 @@ struct OpenOtfCall {
     path: usize,
     /// The metrics' values at its enter.
     counters: Box<[u64]>,
+    /// The records of messages that belong to its return.
+    at_exit: Vec<WaitingRecord>,
 }
 
 impl OtfEvents<'_, '_> {
@@ -158,12 +162,17 @@ impl OtfEvents<'_, '_> {
         Ok(())
     }
 
-    /// Writes the records of messages that belong to the begin of a call, or to its return.
-    fn messages(&mut self, time: Timestamp, call: &Call, is_exit: bool) -> std::io::Result<()> {
-        match &mut self.messages {
-            Some(messages) => messages.write(&mut self.file, &mut self.record, (call.location, call.id), time, is_exit),
-            None => Ok(()),
+    /// Writes the records of messages that belong to the beginning of a call, and gives those that belong to its return.
+    fn messages(&mut self, time: Timestamp, call: &Call) -> std::io::Result<Vec<WaitingRecord>> {
+        let mut at_exit = Vec::new();
+        let Some(messages) = &mut self.messages else { return Ok(at_exit) };
+        while let Some(waiting) = messages.next(call.id)? {
+            match waiting.at_exit {
+                true => at_exit.push(waiting),
+                false => self.file.event(time, waiting.kind, &waiting.record, None)?,
+            }
         }
+        Ok(at_exit)
     }
 
     fn event(&mut self, time: Timestamp, kind: u8, region: u32, ending: Ending) -> std::io::Result<()> {
@@ -182,13 +191,15 @@ impl Visitor for OtfEvents<'_, '_> {
     fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
         let Measured { call, values, .. } = measured;
         let path = self.gathered.path(self.open.last().map(|open| open.path), call.region);
-        self.open.push(OpenOtfCall { path, counters: self.counters.as_slice().into() });
+        let counters = self.counters.as_slice().into();
         self.gathered.at(time);
         self.metrics(time)?;
         let region = self.gathered.region(call.region);
         self.event(time, ENTER, region, call.ending)?;
         self.parameters(time, values.as_ref(), false)?;
-        Ok(self.messages(time, call, false)?)
+        let at_exit = self.messages(time, call)?;
+        self.open.push(OpenOtfCall { path, counters, at_exit });
+        Ok(())
     }
 
     fn leave(&mut self, time: Timestamp, Measured { call, readings, values }: &Measured) -> Result<(), ExportError> {
@@ -197,7 +208,7 @@ impl Visitor for OtfEvents<'_, '_> {
             *counter = at_enter.saturating_add(reading.inclusive).max(*counter);
         }
         self.gathered.at(time);
-        self.messages(time, call, true)?;
+        open.at_exit.iter().try_for_each(|waiting| self.file.event(time, waiting.kind, &waiting.record, None))?;
         self.parameters(time, values.as_ref(), true)?;
         self.metrics(time)?;
         let region = self.gathered.region(call.region);

@@ -35,6 +35,11 @@ pub(super) const MPI_COLLECTIVE_END: u8 = 23;
 pub(super) const RMA_PUT: u8 = 46;
 pub(super) const RMA_GET: u8 = 47;
 pub(super) const RMA_ATOMIC: u8 = 48;
+pub(super) const RMA_OP_COMPLETE_BLOCKING: u8 = 49;
+pub(super) const RMA_OP_COMPLETE_NON_BLOCKING: u8 = 50;
+pub(super) const RMA_OP_COMPLETE_REMOTE: u8 = 52;
+pub(super) const NON_BLOCKING_COLLECTIVE_REQUEST: u8 = 85;
+pub(super) const NON_BLOCKING_COLLECTIVE_COMPLETE: u8 = 86;
 pub(super) const METRIC: u8 = 31;
 pub(super) const PARAMETER_STRING: u8 = 32;
 pub(super) const PARAMETER_INT: u8 = 33;
@@ -54,7 +59,17 @@ const LONGEST_TEXT: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct OtfRecord(Vec<u8>);
 
+impl From<&[u8]> for OtfRecord {
+    fn from(data: &[u8]) -> OtfRecord {
+        OtfRecord(data.to_owned())
+    }
+}
+
 impl OtfRecord {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

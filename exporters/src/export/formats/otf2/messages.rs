@@ -1,13 +1,22 @@
 //! Records of messages between processes, and the communicators that they are of.
 //!
+//! What a call means follows from the calls of all threads of its process before it, and an archive is written thread by
+//! thread. So the records of all threads are made first, in the order of their calls, and wait in a temporary file.
+//!
 //! Ranks are places in the group of a record's communicator. All ranks must be in the archive: where traces are missing,
 //! there are no records, and the archive says so.
 
-use rtrace_model::{FunctionEvent, LocationId, Timestamp, known};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::io;
 
+use rtrace_model::{FunctionEvent, LocationId, known};
+
+use super::super::super::source::Nested;
 use super::super::super::{Excerpt, ExportError};
-use super::encoding::{self, Chunks, OtfRecord};
-use crate::{Communicator, CommunicatorId, MessageEvent, MessageKind, Messages, Size, Transfer};
+use super::encoding::{self, OtfRecord};
+use super::waiting::{WaitingRecord, WaitingRecords};
+use crate::{Collective, Communicator, CommunicatorId, Completion, MessageKind, Messages, Size, Transfer};
 
 /// A number that is not known.
 const UNKNOWN: u64 = u64::MAX;
@@ -18,12 +27,9 @@ pub(super) struct OtfMessages<'a> {
     messages: Messages<'a>,
     /// The location that stands for each rank.
     ranks: Vec<LocationId>,
-    /// Those of one trace, by its place.
-    loaded: Option<(usize, Vec<MessageEvent>)>,
-    /// What of them is not known, in all traces that were loaded.
+    records: WaitingRecords,
+    /// What of them is not known.
     unknown: u64,
-    /// The number of the next access to memory of another rank.
-    accesses: u64,
 }
 
 /// Why there are no records.
@@ -35,10 +41,10 @@ pub(super) enum NoMessages {
 }
 
 impl<'a> OtfMessages<'a> {
-    /// The messages of these locations.
+    /// The messages of these calls.
     pub(super) fn of(
         source: &'a Excerpt<'_>,
-        locations: impl Iterator<Item = LocationId>,
+        nested: &Nested<'_>,
     ) -> Result<Result<OtfMessages<'a>, NoMessages>, ExportError> {
         let is_message = |event: Option<FunctionEvent>| event.is_some_and(FunctionEvent::is_message);
         let models = ["mpi", "shmem"].map(Some);
@@ -51,7 +57,7 @@ impl<'a> OtfMessages<'a> {
         }
         let messages = source.messages()?;
         let mut ranks = vec![None; messages.size() as usize];
-        for location in locations {
+        for location in nested.locations() {
             if let Some(rank) = messages.rank_of(location).and_then(|rank| ranks.get_mut(rank as usize)) {
                 rank.get_or_insert(location);
             }
@@ -61,7 +67,56 @@ impl<'a> OtfMessages<'a> {
             let text = format!("messages, as {missing} of {} ranks are not in the trace", messages.size());
             return Ok(Err(NoMessages::Missing(text)));
         };
-        Ok(Ok(OtfMessages { messages, ranks, loaded: None, unknown: 0, accesses: 0 }))
+        let mut of_traces: BTreeMap<usize, Vec<LocationId>> = BTreeMap::new();
+        for location in nested.locations() {
+            let place = source.origin_of(location).map(|(place, _)| place);
+            place.into_iter().for_each(|place| of_traces.entry(place).or_default().push(location));
+        }
+        let mut found = OtfMessages { messages, ranks, records: WaitingRecords::new()?, unknown: 0 };
+        for locations in of_traces.into_values() {
+            found.follow(nested, &locations)?;
+        }
+        Ok(Ok(found))
+    }
+
+    /// Makes the records of one trace, whose calls come in the order in which they begin.
+    fn follow(&mut self, nested: &Nested<'_>, locations: &[LocationId]) -> Result<(), ExportError> {
+        let mut threads: Vec<_> = locations.iter().map(|&location| nested.calls(location)).collect();
+        let mut due = BinaryHeap::new();
+        let mut next = Vec::new();
+        for (place, calls) in threads.iter_mut().enumerate() {
+            let first = calls.next().transpose()?;
+            due.extend(first.as_ref().map(|first| Reverse((first.call.start, place))));
+            next.push(first);
+        }
+        let (mut calls, mut record) = (self.messages.follow(), OtfRecord::default());
+        while let Some(Reverse((_, place))) = due.pop() {
+            let Some(measured) = next[place].take() else { continue };
+            next[place] = threads[place].next().transpose()?;
+            due.extend(next[place].as_ref().map(|next| Reverse((next.call.start, place))));
+            for event in calls.next(&measured.call, measured.values.as_ref()) {
+                // A collective operation has a record at each end.
+                let begins = matches!(event.kind, MessageKind::Collective(_)).then_some(false);
+                for is_exit in begins.into_iter().chain([begins.is_some() || event.at_exit]) {
+                    record.clear();
+                    if let Some(kind) = fill(&self.messages, &mut record, &event.kind, is_exit) {
+                        self.records.add(locations[place], measured.call.id, is_exit, kind, &record)?;
+                    }
+                }
+            }
+        }
+        self.unknown += calls.gaps().total();
+        Ok(())
+    }
+
+    /// The records of a location, which come in the order of its calls.
+    pub(super) fn select(&mut self, location: LocationId) {
+        self.records.select(location);
+    }
+
+    /// The next record of this call.
+    pub(super) fn next(&mut self, call: u64) -> io::Result<Option<WaitingRecord>> {
+        self.records.next(call)
     }
 
     /// The location that stands for each rank.
@@ -78,56 +133,10 @@ impl<'a> OtfMessages<'a> {
     pub(super) fn remark(&self) -> Option<String> {
         (self.unknown > 0).then(|| format!("{} messages and requests of which something is not known", self.unknown))
     }
-
-    /// Loads the records of a location's trace.
-    pub(super) fn load(&mut self, source: &Excerpt<'_>, location: LocationId) -> Result<(), ExportError> {
-        let Some((place, _)) = source.origin_of(location) else { return Ok(()) };
-        if self.loaded.as_ref().is_none_or(|(loaded, _)| *loaded != place) {
-            let (events, gaps) = self.messages.events_of(place)?;
-            self.unknown += gaps.total();
-            self.loaded = Some((place, events));
-        }
-        Ok(())
-    }
-
-    /// Writes what belongs to the begin of a call, or to its return.
-    pub(super) fn write(
-        &mut self,
-        file: &mut Chunks,
-        record: &mut OtfRecord,
-        (location, call): (LocationId, u64),
-        time: Timestamp,
-        is_exit: bool,
-    ) -> std::io::Result<()> {
-        let Some((_, events)) = &self.loaded else { return Ok(()) };
-        let key = |event: &MessageEvent| (event.at.location, event.at.call);
-        let from = events.partition_point(|event| key(event) < (location, call));
-        for event in events[from..].iter().take_while(|event| key(event) == (location, call)) {
-            let is_due = match event.kind {
-                // It has a record at each end.
-                MessageKind::Collective { .. } => true,
-                _ => event.at_exit == is_exit,
-            };
-            if !is_due {
-                continue;
-            }
-            record.clear();
-            if let Some(kind) = fill(&self.messages, record, &event.kind, is_exit, &mut self.accesses) {
-                file.event(time, kind, record, None)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Fills the record of an event; gives its kind.
-fn fill(
-    messages: &Messages<'_>,
-    record: &mut OtfRecord,
-    kind: &MessageKind,
-    is_exit: bool,
-    accesses: &mut u64,
-) -> Option<u8> {
+fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: &MessageKind, is_exit: bool) -> Option<u8> {
     let rank = |id: CommunicatorId, rank: u32| place(messages.communicators().get(id.0 as usize)?, rank);
     let mut transfer = |Transfer { peer, tag, communicator, size }: Transfer| {
         record.int(rank(communicator, peer)?).int(communicator.0).int(tag.cast_unsigned()).long(bytes(size));
@@ -154,32 +163,53 @@ fn fill(
             record.long(request);
             encoding::MPI_IRECV_REQUEST
         }
-        MessageKind::Collective { .. } if !is_exit => encoding::MPI_COLLECTIVE_BEGIN,
-        MessageKind::Collective { event, communicator, root, sent, received } => {
-            let root = root.and_then(|root| rank(communicator, root)).unwrap_or(NO_ROOT);
-            record.byte(operation(event)).int(communicator.0).int(root).long(bytes(sent)).long(bytes(received));
+        MessageKind::Collective(_) if !is_exit => encoding::MPI_COLLECTIVE_BEGIN,
+        MessageKind::Collective(collective) => {
+            fill_collective(record, collective, rank);
             encoding::MPI_COLLECTIVE_END
         }
-        MessageKind::Access { event, target, size, communicator } => {
+        MessageKind::CollectiveRequest { request } => {
+            record.long(request);
+            encoding::NON_BLOCKING_COLLECTIVE_REQUEST
+        }
+        MessageKind::CollectiveComplete { collective, request } => {
+            fill_collective(record, collective, rank);
+            record.long(request);
+            encoding::NON_BLOCKING_COLLECTIVE_COMPLETE
+        }
+        MessageKind::Access { event, target, size, communicator, access } => {
             const ACCUMULATE: u8 = 0;
-            *accesses += 1;
             record.int(communicator.0).int(rank(communicator, target)?);
             match event {
-                FunctionEvent::RmaAtomic => {
-                    record.byte(ACCUMULATE).long(bytes(size)).long(0).long(*accesses);
+                FunctionEvent::RmaAtomic | FunctionEvent::RmaIatomic => {
+                    record.byte(ACCUMULATE).long(bytes(size)).long(0).long(access);
                     encoding::RMA_ATOMIC
                 }
-                FunctionEvent::RmaGet => {
-                    record.long(bytes(size)).long(*accesses);
+                FunctionEvent::RmaGet | FunctionEvent::RmaIget => {
+                    record.long(bytes(size)).long(access);
                     encoding::RMA_GET
                 }
                 _ => {
-                    record.long(bytes(size)).long(*accesses);
+                    record.long(bytes(size)).long(access);
                     encoding::RMA_PUT
                 }
             }
         }
+        MessageKind::AccessComplete { communicator, access, completion } => {
+            record.int(communicator.0).long(access);
+            match completion {
+                Completion::Call => encoding::RMA_OP_COMPLETE_BLOCKING,
+                Completion::Here => encoding::RMA_OP_COMPLETE_NON_BLOCKING,
+                Completion::Target => encoding::RMA_OP_COMPLETE_REMOTE,
+            }
+        }
     })
+}
+
+fn fill_collective(record: &mut OtfRecord, of: Collective, rank: impl Fn(CommunicatorId, u32) -> Option<u32>) {
+    let Collective { event, communicator, root, sent, received } = of;
+    let root = root.and_then(|root| rank(communicator, root)).unwrap_or(NO_ROOT);
+    record.byte(operation(event)).int(communicator.0).int(root).long(bytes(sent)).long(bytes(received));
 }
 
 /// The members of a communicator, by the rank that records say: of two sides, the first comes first.
@@ -256,10 +286,21 @@ pub(super) fn role(event: Option<FunctionEvent>) -> u8 {
             | E::Cancel
             | E::RequestFree,
         ) => POINT_TO_POINT,
-        Some(E::RmaPut | E::RmaGet | E::RmaAtomic | E::RmaSync) => RMA,
+        Some(
+            E::RmaPut
+            | E::RmaGet
+            | E::RmaAtomic
+            | E::RmaIput
+            | E::RmaIget
+            | E::RmaIatomic
+            | E::RmaComplete
+            | E::RmaSync,
+        ) => RMA,
         Some(E::IoOpen | E::IoClose | E::IoRead | E::IoWrite) => FILE_IO,
         Some(E::Allocate) => ALLOCATE,
         Some(E::Free) => DEALLOCATE,
-        Some(E::CommunicatorFree | E::Lock | E::TryLock | E::Unlock | E::Await) | None => FUNCTION,
+        Some(E::CommunicatorRank | E::CommunicatorFree | E::Lock | E::TryLock | E::Unlock | E::Await) | None => {
+            FUNCTION
+        }
     }
 }

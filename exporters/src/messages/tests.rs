@@ -1,0 +1,314 @@
+//! Messages of traces that are written line by line: thread, begin, end, event, and what has which role.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
+
+use rtrace_model::{
+    Call, Definition, Ending, FunctionEvent, Header, Library, LibraryId, Location, LocationId, Rank, Region, RegionId,
+    Role, Sink as _, Summary, Timestamp, ValueBatch, ValueColumn, ValueType, Values,
+};
+
+use super::*;
+use crate::TraceWriter;
+
+/// Writes the trace of one rank. A list has a `,` behind each element; `?` is not known.
+fn write(path: &Path, rank: u32, size: u32, text: &str) {
+    let mut writer = TraceWriter::create(path, None).unwrap();
+    let rank = Some(Rank { rank, size: Some(size), job: None });
+    writer.begin(&Header { rank, ..Header::default() }).unwrap();
+    let library = Library { id: LibraryId(0), path: "/l".into(), apart: None, build_id: None, device: 1, inode: 2 };
+    writer.define(&Definition::Library(library)).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let mut regions: HashMap<Vec<&str>, RegionId> = HashMap::new();
+    let mut threads: Vec<u32> = Vec::new();
+    for (number, words) in (1..).zip(lines.iter().filter(|words| !words.is_empty())) {
+        let [thread, start, end, event, values @ ..] = words.as_slice() else { panic!("{words:?}") };
+        let thread: u32 = thread.parse().unwrap();
+        if !threads.contains(&thread) {
+            threads.push(thread);
+            let (start, name) = (Timestamp(0), String::new());
+            let id = LocationId(thread);
+            let location = Location { id, pid: 1, tid: thread, start, end: None, name, calls_entered: None };
+            writer.define(&Definition::Location(location)).unwrap();
+        }
+        let (roles, values): (Vec<&str>, Vec<&str>) = values.iter().map(|word| word.split_once('=').unwrap()).unzip();
+        // A function has its own columns: which roles, and which of them are lists. It is the same in all ranks.
+        let lists = values.iter().map(|value| if value.contains(',') { "list" } else { "" });
+        let key: Vec<&str> = [*event].into_iter().chain(roles.iter().copied()).chain(lists).collect();
+        let next = RegionId(regions.len() as u32);
+        let name = key.join(" ");
+        let id = *regions.entry(key).or_insert(next);
+        if id == next {
+            let mut place = DefaultHasher::new();
+            name.hash(&mut place);
+            let file_offset = place.finish() >> 16;
+            let event = Some(FunctionEvent::from_name(event).unwrap());
+            let region = Region { id, name, file_offset, size: 1, event, ..Region::default() };
+            writer.define(&Definition::Region(region)).unwrap();
+            for (position, (role, value)) in (0..).zip(roles.iter().zip(&values)) {
+                Role::from_name(role).unwrap();
+                writer.define(&Definition::ValueColumn(column(id, position, role, value.contains(',')))).unwrap();
+            }
+        }
+        let start: u64 = start.parse().unwrap();
+        let duration = end.parse::<u64>().ok().map(|end| end - start);
+        let ending = if duration.is_some() { Ending::Returned } else { Ending::Unseen };
+        let location = LocationId(thread);
+        let call =
+            Call { location, region: id, id: number, start: Timestamp(start), duration, ending, ..Call::default() };
+        writer.calls(&vec![call].into()).unwrap();
+        let columns = values.iter().map(|value| match value.contains(',') {
+            true => Values::Text(vec![Some((*value).to_owned())]),
+            false => Values::Integer(vec![value.parse().ok()]),
+        });
+        let values = ValueBatch { region: id, calls: vec![(location, number)], columns: columns.collect() };
+        writer.values(&[values]).unwrap();
+    }
+    writer.finish(&Summary::default()).unwrap();
+}
+
+fn column(region: RegionId, position: u32, role: &str, is_list: bool) -> ValueColumn {
+    ValueColumn {
+        region,
+        position,
+        name: role.to_owned(),
+        value_type: if is_list { ValueType::Text } else { ValueType::Integer },
+        c_type: "int".into(),
+        unit: None,
+        role: Some(role.to_owned()),
+        at_exit: false,
+        source: String::new(),
+    }
+}
+
+/// A job whose ranks do this.
+fn job(ranks: &[&str]) -> (tempfile::TempDir, TraceSet) {
+    let folder = tempfile::tempdir().unwrap();
+    for (rank, text) in (0..).zip(ranks) {
+        write(&folder.path().join(format!("rank-{rank:04}")), rank, ranks.len() as u32, text);
+    }
+    let set = TraceSet::open(folder.path()).unwrap();
+    (folder, set)
+}
+
+fn kinds(set: &TraceSet, place: usize) -> (Vec<(u64, bool, MessageKind)>, MessageGaps) {
+    let messages = set.messages().unwrap();
+    let (events, gaps) = messages.events_of(place).unwrap();
+    (events.into_iter().map(|event| (event.at.call, event.at_exit, event.kind)).collect(), gaps)
+}
+
+fn matched(ranks: &[&str]) -> Matched {
+    let (_folder, set) = job(ranks);
+    set.messages().unwrap().matched().unwrap()
+}
+
+#[test]
+fn the_call_that_returns_with_a_message_is_known() {
+    let receiver = "1 0 1 irecv peer=0 tag=7 bytes=64 request=500 communicator=0
+                    1 2 3 irecv peer=0 tag=8 bytes=64 request=501 communicator=0
+                    1 10 99 wait count=2 request=500,501, source=0,0, source_tag=7,8, received=8,16,";
+    let sender = "1 50 51 send peer=1 tag=7 bytes=8 communicator=0
+                  1 60 61 isend peer=1 tag=8 bytes=16 request=9 communicator=0
+                  1 70 80 wait request=9";
+    let Matched { messages, gaps } = matched(&[sender, receiver]);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    let told: Vec<_> = messages.iter().map(|of| (of.tag, of.bytes.unwrap(), of.sent, of.received)).collect();
+    let [(7, 8, sent, received), (8, 16, later, other)] = told[..] else { panic!("{told:?}") };
+    assert_eq!((sent.start.0, sent.done.unwrap().call, later.done.unwrap().call), (50, 1, 3));
+    assert_eq!((received.call, received.done.unwrap().call, received.end()), (1, 3, Some(Timestamp(99))));
+    assert_eq!((other.call, other.done.unwrap().start.0), (2, 10));
+}
+
+#[test]
+fn a_handle_means_the_last_request_before_the_call_that_waits() {
+    // The second request gets the handle while the first call that waits is running.
+    let rank = "1 0 1 irecv peer=0 tag=1 bytes=8 request=500 communicator=0
+                1 5 20 wait request=500 source=0 source_tag=1 received=4
+                2 10 12 irecv peer=0 tag=2 bytes=8 request=500 communicator=0
+                2 30 40 wait request=500 source=0 source_tag=2 received=6";
+    let (_folder, set) = job(&[rank]);
+    let (kinds, gaps) = kinds(&set, 0);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    let received = kinds.iter().filter_map(|(call, _, kind)| match kind {
+        MessageKind::Irecv { transfer, request, .. } => Some((*call, transfer.tag, transfer.size, *request)),
+        _ => None,
+    });
+    assert_eq!(received.collect::<Vec<_>>(), [(2, 1, Size::Exact(4), 0), (4, 2, Size::Exact(6), 1)]);
+}
+
+#[test]
+fn what_is_not_known_of_requests_is_counted() {
+    for (text, expected) in [
+        ("1 0 ? irecv peer=0 tag=1 bytes=8 request=? communicator=0", [0, 1, 0]),
+        ("1 0 1 irecv peer=0 tag=1 bytes=8 request=5 communicator=0", [0, 1, 0]),
+        ("1 0 1 start request=77", [0, 0, 1]),
+        ("1 0 1 isend peer=0 tag=1 bytes=8 request=5 communicator=99", [1, 0, 0]),
+        // Sixteen of twenty are on record.
+        ("1 0 1 wait count=20 request=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,", [0, 4, 0]),
+        // Which one has ended is not.
+        (
+            "1 0 1 irecv peer=0 tag=1 bytes=8 request=5 communicator=0
+             1 2 ? wait request=5, index=?",
+            [0, 2, 0],
+        ),
+        // Nobody waits for what is freed, and nothing was asked for that is undone.
+        (
+            "1 0 1 isend peer=0 tag=1 bytes=8 request=5 communicator=0
+             1 2 3 request_free request=5",
+            [0, 1, 0],
+        ),
+        (
+            "1 0 1 irecv peer=0 tag=1 bytes=8 request=5 communicator=0
+             1 2 3 cancel request=5
+             1 4 5 wait request=5 source=-1 source_tag=-1 received=0",
+            [0, 0, 0],
+        ),
+        // Sent to nobody.
+        (
+            "1 0 1 isend peer=-2 tag=1 bytes=8 request=5 communicator=0
+             1 2 3 wait request=5",
+            [0, 0, 0],
+        ),
+    ] {
+        let (_folder, set) = job(&[text]);
+        let (_, gaps) = kinds(&set, 0);
+        assert_eq!([gaps.unknown_sends, gaps.unseen_ends, gaps.unseen_begins], expected, "{text}");
+    }
+}
+
+#[test]
+fn messages_of_threads_are_matched_where_their_order_is_known() {
+    // The second and the third message overlap at the sender.
+    let sender = "1 0 10 send peer=1 tag=7 bytes=1 communicator=0
+                  1 20 40 send peer=1 tag=7 bytes=2 communicator=0
+                  2 30 50 send peer=1 tag=7 bytes=3 communicator=0
+                  2 60 70 send peer=1 tag=7 bytes=4 communicator=0";
+    let receiver = "1 100 101 recv peer=0 tag=7 bytes=9 communicator=0 source=0 source_tag=7 received=1
+                    1 110 111 recv peer=0 tag=7 bytes=9 communicator=0 source=0 source_tag=7 received=3
+                    1 120 121 recv peer=0 tag=7 bytes=9 communicator=0 source=0 source_tag=7 received=2
+                    1 130 131 recv peer=0 tag=7 bytes=9 communicator=0 source=0 source_tag=7 received=4";
+    let Matched { messages, gaps } = matched(&[sender, receiver]);
+    assert_eq!(messages.iter().map(|of| of.bytes).collect::<Vec<_>>(), [Some(1), Some(4)]);
+    assert_eq!((gaps.unordered, gaps.total()), (2, 2));
+}
+
+#[test]
+fn where_a_message_may_be_missing_before_none_is_matched() {
+    let receiver = "1 100 101 recv peer=0 tag=7 bytes=9 communicator=0 source=0 source_tag=7 received=1
+                    1 110 111 recv peer=0 tag=7 bytes=9 communicator=0 source=0 source_tag=7 received=3";
+    let sender = "1 0 1 send peer=1 tag=7 bytes=1 communicator=0";
+    let Matched { messages, gaps } = matched(&[sender, receiver]);
+    assert_eq!((messages.len(), gaps.unmatched_sends, gaps.unmatched_receives), (0, 1, 2));
+    // The last ones may be on their way.
+    let sender = "1 0 1 send peer=1 tag=7 bytes=1 communicator=0
+                  1 2 3 send peer=1 tag=7 bytes=3 communicator=0
+                  1 4 5 send peer=1 tag=7 bytes=4 communicator=0";
+    let Matched { messages, gaps } = matched(&[sender, receiver]);
+    assert_eq!((messages.len(), gaps.unmatched_sends, gaps.unmatched_receives), (2, 1, 0));
+}
+
+#[test]
+fn accesses_end_at_the_call_that_waits_for_them() {
+    let rank = "1 0 1 window_create communicator=0 rank=0 new_handle=900
+                1 2 3 rma_iput peer=0 bytes=8 handle=900
+                1 4 5 rma_iget peer=0 bytes=9 handle=900 request=5
+                1 6 7 wait request=5
+                1 8 9 rma_complete handle=901
+                1 10 11 rma_sync handle=900
+                1 12 13 rma_complete peer=0 handle=900
+                1 14 15 rma_complete handle=900
+                1 20 21 rma_put peer=0 bytes=1
+                1 22 23 rma_get peer=0 bytes=2
+                1 24 25 rma_iget peer=0 bytes=3
+                1 26 27 rma_complete
+                1 28 29 rma_put peer=0 bytes=4
+                1 30 31 barrier";
+    let (_folder, set) = job(&[rank]);
+    let (kinds, gaps) = kinds(&set, 0);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    let ended = kinds.iter().filter_map(|(call, at_exit, kind)| match kind {
+        MessageKind::AccessComplete { access, completion, .. } => {
+            assert!(at_exit);
+            Some((*call, *access, *completion))
+        }
+        _ => None,
+    });
+    use Completion::{Call, Here, Target};
+    let of_window = [(4, 1, Here), (7, 0, Here), (7, 0, Target), (7, 1, Target)];
+    let others = [(9, 2, Call), (10, 3, Call), (12, 2, Target), (12, 4, Here), (12, 4, Target), (13, 5, Call)];
+    let expected: Vec<_> = of_window.into_iter().chain(others).chain([(14, 5, Target)]).collect();
+    assert_eq!(ended.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_collective_operation_with_a_request_ends_where_that_ends() {
+    let rank = "1 0 1 allreduce bytes=8 communicator=0 request=5
+                1 2 3 barrier communicator=0
+                1 4 5 wait request=5";
+    let (_folder, set) = job(&[rank]);
+    let (kinds, gaps) = kinds(&set, 0);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    let collective = |event, bytes| Collective {
+        event,
+        communicator: CommunicatorId::WORLD,
+        root: None,
+        sent: Size::Exact(bytes),
+        received: Size::Exact(bytes),
+    };
+    let sum = collective(FunctionEvent::Allreduce, 8);
+    let expected = [
+        (1, false, MessageKind::CollectiveRequest { request: 0 }),
+        (2, false, MessageKind::Collective(collective(FunctionEvent::Barrier, 0))),
+        (3, true, MessageKind::CollectiveComplete { collective: sum, request: 0 }),
+    ];
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn ranks_that_a_program_asks_for_say_who_is_in_a_communicator() {
+    // Handles as in MPICH: what makes the communicator says no rank in it.
+    let world = 0x4400_0000;
+    let made = |rank: u32, new: i64, asked: &str| {
+        format!(
+            "1 {rank} 10 communicator_create communicator={world} handle=1 new_communicator={new}
+             {asked}
+             1 30 31 communicator_free communicator={new}
+             1 40 41 communicator_create communicator={world} handle=1 new_communicator={new}"
+        )
+    };
+    let ask = |rank: u32| format!("1 20 21 communicator_rank communicator=2214592513 rank={rank}");
+    let ranks = [made(0, 2_214_592_513, &ask(1)), made(1, 0x0400_0000, ""), made(2, 2_214_592_513, &ask(0))];
+    let (_folder, set) = job(&ranks.each_ref().map(String::as_str));
+    let messages = set.messages().unwrap();
+    let known: Vec<_> = messages.communicators().iter().filter(|of| of.parent.is_some()).collect();
+    // Nobody asked for ranks in the second one.
+    assert_eq!(known.iter().map(|of| of.members.clone()).collect::<Vec<_>>(), [vec![2, 0]]);
+}
+
+#[test]
+fn calls_that_come_one_by_one_have_the_same_records() {
+    let rank = "1 0 1 irecv peer=0 tag=1 bytes=8 request=500 communicator=0
+                2 1 2 isend peer=0 tag=1 bytes=4 request=7 communicator=0
+                1 5 20 wait request=500 source=0 source_tag=1 received=4
+                2 6 8 wait request=7
+                1 21 22 allreduce bytes=8 communicator=0
+                1 23 ? irecv peer=0 tag=2 bytes=8 request=? communicator=0";
+    let (_folder, set) = job(&[rank]);
+    let messages = set.messages().unwrap();
+    let (expected, gaps) = messages.events_of(0).unwrap();
+    let mut calls: Vec<Call> =
+        set.calls().flat_map(|batch| batch.unwrap().iter().copied().collect::<Vec<_>>()).collect();
+    calls.sort_by_key(|call| call.start);
+    let values = set.value_reader().of(&calls).unwrap();
+    let mut followed = messages.follow();
+    let mut found = Vec::new();
+    for (call, values) in calls.iter().zip(&values) {
+        found.extend(followed.next(call, values.as_ref()));
+    }
+    assert_eq!(followed.gaps(), gaps);
+    found.sort_by_key(|event| (event.at.location, event.at.call, event.at_exit));
+    assert_eq!(found, expected);
+}
