@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Ranks whose work is as 1 to 2 to 3 and so on, and a message that is late. Each rank tells in a line
-// how long it worked, and waited at barriers, for all messages and for the late one, in nanoseconds:
+// Ranks whose work is as 1 to 2 to 3 and so on, and messages that are late: of these, one is received by a blocking call,
+// one is waited for, and two are waited for together. Each rank tells in a line how long it worked, and waited at barriers,
+// for sums of all ranks, for all messages and for the late ones, in nanoseconds:
 //
-//     rank RANK WORK BARRIERS MESSAGES LATE
+//     rank RANK WORK BARRIERS SUMS MESSAGES LATE
 //
 // and for each rank that it sent to how many messages and bytes these were:
 //
@@ -12,11 +13,11 @@
 #include <mpi.h>
 #include <stdio.h>
 
-enum { ROUNDS = 5, SHARE = 100000000, LATE = 100000000 };
+enum { ROUNDS = 5, SHARE = 100000000, LATE = 100000000, WAYS = 3, LATE_MESSAGES = 4 };
 
-static int is_late(int rank, int to)
+static int late_ones(int rank, int to)
 {
-	return rank == 0 && to == 1;
+	return rank == 0 && to == 1 ? LATE_MESSAGES : 0;
 }
 
 // Sends to each other rank, and receives from each, of each rank another number and size. They are small enough to be
@@ -32,9 +33,10 @@ static long exchange(int rank)
 
 		for (int i = 0; to != rank && i < count; i++)
 			MPI_Send(bytes, size, MPI_BYTE, to, 1, MPI_COMM_WORLD);
-		// The late message is a number.
+		// A late message is a number.
 		if (to != rank)
-			dprintf(1, "sent %d %d %d %ld\n", rank, to, count + is_late(rank, to), count * size + (is_late(rank, to) ? (long)sizeof(long) : 0));
+			dprintf(1, "sent %d %d %d %ld\n", rank, to, count + late_ones(rank, to),
+				count * size + late_ones(rank, to) * (long)sizeof(long));
 	}
 	long begin = now();
 
@@ -45,9 +47,31 @@ static long exchange(int rank)
 	return now() - begin;
 }
 
+// Receives messages that are sent late, the two of the last way one after the other. How long that took, in nanoseconds.
+static long receive(int way)
+{
+	long number, begin = now(), numbers[2];
+	MPI_Request requests[2];
+
+	switch (way) {
+	case 0:
+		MPI_Recv(&number, 1, MPI_LONG, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		break;
+	case 1:
+		MPI_Irecv(&number, 1, MPI_LONG, 0, 7, MPI_COMM_WORLD, &requests[0]);
+		MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+		break;
+	default:
+		for (int i = 0; i < 2; i++)
+			MPI_Irecv(&numbers[i], 1, MPI_LONG, 0, 7, MPI_COMM_WORLD, &requests[i]);
+		MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+	}
+	return now() - begin;
+}
+
 int main(int argc, char **argv)
 {
-	long work = 0, barriers = 0, messages, late = 0, begin, start;
+	long work = 0, barriers = 0, sums = 0, messages, late = 0, begin, start, mine = 1, sum;
 	int rank;
 
 	MPI_Init(&argc, &argv);
@@ -61,22 +85,38 @@ int main(int argc, char **argv)
 		MPI_Barrier(MPI_COMM_WORLD);
 		barriers += now() - begin;
 	}
-	start = now();
-	MPI_Bcast(&start, 1, MPI_LONG, 0, MPI_COMM_WORLD);
-	if (rank == 0) {
+	for (int i = 0; i < ROUNDS; i++) {
 		begin = now();
-		sleep_until(start + LATE + LATE);
-		work += now() - begin;
-		MPI_Send(&start, 1, MPI_LONG, 1, 7, MPI_COMM_WORLD);
-	} else if (rank == 1) {
-		begin = now();
-		sleep_until(start + LATE);
+		sleep_until(begin + (rank + 1L) * SHARE / 2);
 		work += now() - begin;
 		begin = now();
-		MPI_Recv(&start, 1, MPI_LONG, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-		late = now() - begin;
+		MPI_Allreduce(&mine, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+		sums += now() - begin;
 	}
-	dprintf(1, "rank %d %ld %ld %ld %ld\n", rank, work, barriers, messages + late, late);
+	start = now();
+	begin = now();
+	MPI_Bcast(&start, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+	sums += now() - begin;
+	for (int way = 0; way < WAYS && rank <= 1; way++) {
+		int parts = way == 2 ? 2 : 1;
+
+		// Who receives comes first.
+		start += LATE;
+		for (int part = 0; rank == 0 && part < parts; part++) {
+			begin = now();
+			sleep_until(start + (part + 1L) * LATE / parts);
+			work += now() - begin;
+			MPI_Send(&start, 1, MPI_LONG, 1, 7, MPI_COMM_WORLD);
+		}
+		if (rank == 1) {
+			begin = now();
+			sleep_until(start);
+			work += now() - begin;
+			late += receive(way);
+		}
+		start += LATE;
+	}
+	dprintf(1, "rank %d %ld %ld %ld %ld %ld\n", rank, work, barriers, sums, messages + late, late);
 	MPI_Finalize();
 	return 0;
 }

@@ -122,9 +122,10 @@ fn ranks_of_mpi_wait_as_long_as_they_say() {
 
     let report = report(&directory, "rank");
     for rank in &ranks {
-        let &[number, work, barriers, messages, late] = &rank[..] else { panic!("{rank:?}") };
+        let &[number, work, barriers, sums, messages, late] = &rank[..] else { panic!("{rank:?}") };
         let row = row(&report, "rank", number);
         same_time(row("waiting_barrier_ns"), barriers, &format!("barriers of {number}"));
+        same_time(row("waiting_collective_ns"), sums, &format!("sums of {number}"));
         // Ranks that spin take each other's CPU between readings of the clock.
         let receiving = row("waiting_receive_ns");
         assert!(
@@ -139,10 +140,10 @@ fn ranks_of_mpi_wait_as_long_as_they_say() {
             ["barrier", "receive", "collective", "communication"].map(|kind| row(&format!("waiting_{kind}_ns")));
         assert_eq!(kinds.iter().sum::<f64>(), all, "{kinds:?}");
     }
-    near(ranks[1][4], 100e6, 0.1, "the late sender");
+    near(ranks[1][5], 300e6, 0.1, "late senders");
     assert!(note(&report, "balance: ").starts_with("balance: rank 3 does the most work"), "{report}");
 
-    messages_are_those_that_were_sent(&directory, &output, ranks[1][4]);
+    messages_are_those_that_were_sent(&directory, &output, ranks[1][5]);
 
     // By the formulae of POP, from what the rows have.
     let useful: Vec<f64> = (0..4).map(|rank| row(&report, "rank", f64::from(rank))("useful_ns")).collect();
@@ -168,7 +169,7 @@ fn messages_are_those_that_were_sent(directory: &Path, output: &Output, late: f6
     sent.sort_by(|a, b| a.partial_cmp(b).unwrap());
     assert_eq!(reported.iter().map(|row| row.to_vec()).collect::<Vec<_>>(), sent);
     let of_late = rows.iter().find(|row| row["source"] == 0 && row["target"] == 1).unwrap();
-    same_time(of_late["late_sender_ns"].as_f64().unwrap(), late, "the late sender");
+    same_time(of_late["late_sender_ns"].as_f64().unwrap(), late, "late senders");
     assert_eq!(of_late["mean_bytes"].as_f64().unwrap(), reported[0][3] / reported[0][2]);
     let page = directory.with_extension("html");
     let written = rtrace(&["report", "--html", page.to_str().unwrap()], &[directory]);
@@ -226,4 +227,31 @@ fn ranks_that_are_attached_to_are_known() {
     let rows = report["rows"].as_array().unwrap();
     let ranks: Vec<_> = rows.iter().map(|row| ["rank", "pid", "calls"].map(|key| row[key].as_u64().unwrap())).collect();
     assert_eq!(ranks, [[2, pids[1].into(), 5_000], [5, pids[0].into(), 5_000]]);
+}
+
+#[test]
+fn the_ranks_below_a_launcher_are_attached_to() {
+    let Some(_turn) = Turn::take() else { return };
+    let script = "OMPI_COMM_WORLD_RANK=1 sleep 60 & OMPI_COMM_WORLD_RANK=0 sleep 60 & sleep 60 & wait";
+    let mut launcher = Command::new("sh").args(["-c", script]).spawn().unwrap();
+    let pid = launcher.id().to_string();
+    let below = || {
+        let pids = Command::new("pgrep").args(["-P", &pid, "-x", "sleep"]).output().unwrap().stdout;
+        String::from_utf8(pids).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    while below().len() < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let folder = TempDir::new().unwrap();
+    let directory = folder.path().join("trace");
+    let mut attach = rtrace::command();
+    attach.args(["attach", "--no-tui", "--job", "-p", &pid, "--lib", "libc.so.6", "--func", "nanosleep"]);
+    let output = attach.args(["--duration", "1s", "-o"]).arg(&directory).output().unwrap();
+    below().iter().for_each(|pid| _ = Command::new("kill").arg(pid).status().unwrap());
+    launcher.wait().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let set = TraceSet::open(&directory).unwrap();
+    let mut ranks: Vec<_> = set.processes().iter().map(|process| process.rank).collect();
+    ranks.sort_unstable();
+    assert_eq!(ranks, [Some(0), Some(1)]);
 }

@@ -1,8 +1,10 @@
 //! The processes that the user means, found, and said where they are several.
 
+use rtrace::rank;
 use rtrace::target::cgroups::{self, Cgroup};
 use rtrace::target::names::{self, NamedProcess};
-use rtrace::target::privilege;
+use rtrace::target::{descendants, privilege};
+use rtrace_model::counted;
 
 use super::args::Processes;
 use super::message::tell;
@@ -35,7 +37,17 @@ pub fn find(chosen: &Processes) -> anyhow::Result<Vec<u32>> {
         let new: Vec<u32> = allowed(members, |pid| *pid)?.into_iter().filter(|pid| !pids.contains(pid)).collect();
         pids.extend(new);
     }
-    Ok(pids)
+    if chosen.is_job() { ranks(&pids) } else { Ok(pids) }
+}
+
+/// The ranks of the job that these processes have started.
+fn ranks(launchers: &[u32]) -> anyhow::Result<Vec<u32>> {
+    let below = descendants::of(launchers).into_iter();
+    let ranks: Vec<u32> = below.filter(|&pid| rank::of_process(pid).is_some()).collect();
+    let launchers = names::list(launchers);
+    anyhow::ensure!(!ranks.is_empty(), "failed to find a rank of a parallel job below process {launchers}");
+    tell!("{} below process {launchers}: {}", counted(ranks.len() as u64, "rank"), names::list(&ranks));
+    Ok(ranks)
 }
 
 fn of_name(name: &str) -> anyhow::Result<Vec<NamedProcess>> {

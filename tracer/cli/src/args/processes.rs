@@ -44,6 +44,12 @@ pub struct Processes {
     /// A name without a dot is that of a service.
     #[arg(long = "unit", value_name = "NAME")]
     units: Vec<String>,
+
+    /// Take the ranks of the parallel job that these processes have started on this node
+    ///
+    /// A rank is a process below a launcher, such as mpirun or mpiexec, whose environment says its rank.
+    #[arg(long, conflicts_with_all = ["cgroups", "containers", "units"])]
+    job: bool,
 }
 
 impl Processes {
@@ -67,6 +73,11 @@ impl Processes {
         let paths = self.cgroups.iter().cloned().map(GroupName::Path);
         let containers = self.containers.iter().cloned().map(GroupName::Container);
         paths.chain(containers).chain(self.units.iter().cloned().map(GroupName::Unit))
+    }
+
+    /// Whether the processes are launchers, whose ranks are meant.
+    pub fn is_job(&self) -> bool {
+        self.job
     }
 
     /// Whether none is chosen.
