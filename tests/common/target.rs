@@ -246,6 +246,17 @@ pub fn mpi_messages(compiler: &str) -> PathBuf {
     )
 }
 
+/// The program in Fortran whose ranks log their messages, with `mpif.h` or the module of Fortran 2008.
+pub fn mpi_fortran(way: &str) -> PathBuf {
+    let flags = ["-cpp", "-fallow-argument-mismatch", if way == "f08" { "-DF08" } else { "-DMPIF" }];
+    compile_by("mpifort.openmpi", way, "mpi_fortran", "mpi_fortran.F90", &flags)
+}
+
+/// The program whose processing elements log their accesses, where OpenSHMEM is installed.
+pub fn shmem_accesses() -> PathBuf {
+    compile_by("oshcc", "oshcc", "shmem_accesses", "shmem_accesses.c", &[])
+}
+
 /// The oracle program.
 pub fn count_calls() -> PathBuf {
     compile("Tools", "count_calls", "count_calls.c", &[])
@@ -299,6 +310,11 @@ fn compile_by(c: &str, folder: &str, output: &str, source: &str, flags: &[&str])
         Some("rs") => Command::new("rustc"),
         Some("cpp") => c_compiler("g++"),
         Some("go") => go_compiler(&folder),
+        Some("F90") => {
+            let mut compiler = Command::new(c);
+            compiler.args(["-O2", "-g", "-J"]).arg(&folder);
+            compiler
+        }
         _ => c_compiler(c),
     };
     // What needs a library comes before it.

@@ -41,6 +41,7 @@ static struct pending {
 	long bytes;
 	const void *buffer;
 	MPI_Comm comm;
+	pthread_t thread;
 } pending[MOST];
 
 static const char *label_of(MPI_Comm comm)
@@ -145,21 +146,35 @@ static struct pending *keep(MPI_Request request, int kind, const void *buffer, l
 {
 	struct pending *at = 0;
 
+	pthread_mutex_lock(&lock);
 	for (int i = 0; i < MOST && !at; i++)
 		if (!pending[i].kind)
 			at = &pending[i];
 	if (!at)
 		abort();
 	*at = (struct pending){ .request = request, .kind = kind, .buffer = buffer, .bytes = bytes, .comm = comm };
+	at->thread = pthread_self();
+	pthread_mutex_unlock(&lock);
 	return at;
 }
 
+/* Of the own thread: when a request ends, another thread may get its handle at once. */
 static struct pending *find(MPI_Request request)
 {
-	for (int i = 0; i < MOST; i++)
-		if (pending[i].kind && pending[i].request == request)
-			return &pending[i];
-	return 0;
+	struct pending *at = 0;
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; request != MPI_REQUEST_NULL && i < MOST && !at; i++)
+		if (pending[i].kind && pending[i].request == request && pthread_equal(pending[i].thread, pthread_self()))
+			at = &pending[i];
+	pthread_mutex_unlock(&lock);
+	return at;
+}
+
+static void find_all(int count, const MPI_Request requests[], struct pending *found[])
+{
+	for (int i = 0; i < count; i++)
+		found[i] = find(requests[i]);
 }
 
 static int next_posted(void)
@@ -219,11 +234,9 @@ int MPI_Irecv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Co
 	return error;
 }
 
-/* A request has ended that was called so before. */
-static void ended(MPI_Request request, const MPI_Status *status)
+/* A request has ended. */
+static void ended(struct pending *at, const MPI_Status *status)
 {
-	struct pending *at = request == MPI_REQUEST_NULL ? 0 : find(request);
-
 	if (!at || (at->kind != 1 && at->kind != 4))
 		return;
 	log_recv(at->number, at->buffer, at->bytes, at->comm, status);
@@ -232,7 +245,7 @@ static void ended(MPI_Request request, const MPI_Status *status)
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
-	MPI_Request before = *request;
+	struct pending *before = find(*request);
 	int error = PMPI_Wait(request, status);
 
 	ended(before, status);
@@ -241,7 +254,7 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status)
 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
-	MPI_Request before = *request;
+	struct pending *before = find(*request);
 	int error = PMPI_Test(request, flag, status);
 
 	if (*flag)
@@ -251,10 +264,10 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status *statuses)
 {
-	MPI_Request before[MOST];
+	struct pending *before[MOST];
 	int error;
 
-	memcpy(before, requests, count * sizeof(*requests));
+	find_all(count, requests, before);
 	error = PMPI_Waitall(count, requests, statuses);
 	for (int i = 0; i < count; i++)
 		ended(before[i], &statuses[i]);
@@ -263,10 +276,10 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status *statuses)
 
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status *statuses)
 {
-	MPI_Request before[MOST];
+	struct pending *before[MOST];
 	int error;
 
-	memcpy(before, requests, count * sizeof(*requests));
+	find_all(count, requests, before);
 	error = PMPI_Testall(count, requests, flag, statuses);
 	for (int i = 0; *flag && i < count; i++)
 		ended(before[i], &statuses[i]);
@@ -275,10 +288,10 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status *status
 
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
 {
-	MPI_Request before[MOST];
+	struct pending *before[MOST];
 	int error;
 
-	memcpy(before, requests, count * sizeof(*requests));
+	find_all(count, requests, before);
 	error = PMPI_Waitany(count, requests, index, status);
 	if (*index != MPI_UNDEFINED)
 		ended(before[*index], status);
@@ -287,10 +300,10 @@ int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *statu
 
 int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
 {
-	MPI_Request before[MOST];
+	struct pending *before[MOST];
 	int error;
 
-	memcpy(before, requests, count * sizeof(*requests));
+	find_all(count, requests, before);
 	error = PMPI_Testany(count, requests, index, flag, status);
 	if (*flag && *index != MPI_UNDEFINED)
 		ended(before[*index], status);
@@ -300,10 +313,10 @@ int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_St
 #define SOME(name)                                                                                          \
 	int MPI_##name(int count, MPI_Request requests[], int *done, int indices[], MPI_Status *statuses)  \
 	{                                                                                                   \
-		MPI_Request before[MOST];                                                                   \
+		struct pending *before[MOST];                                                                   \
 		int error;                                                                                  \
                                                                                                             \
-		memcpy(before, requests, count * sizeof(*requests));                                        \
+		find_all(count, requests, before);                                        \
 		error = PMPI_##name(count, requests, done, indices, statuses);                              \
 		for (int i = 0; *done != MPI_UNDEFINED && i < *done; i++)                                   \
 			ended(before[indices[i]], &statuses[i]);                                            \
@@ -434,6 +447,19 @@ int MPI_Ibcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm co
 	return PMPI_Ibcast(buffer, count, type, root, comm, request);
 }
 
+int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request)
+{
+	collective("barrier", comm, -1, 0, 0);
+	return PMPI_Ibarrier(comm, request);
+}
+
+int MPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+		   MPI_Request *request)
+{
+	collective("allreduce", comm, -1, bytes_of(count, type), bytes_of(count, type));
+	return PMPI_Iallreduce(from, to, count, type, op, comm, request);
+}
+
 int MPI_Reduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm)
 {
 	long bytes = bytes_of(count, type);
@@ -508,26 +534,33 @@ static void access_to(const char *event, int target, int count, MPI_Datatype typ
 int MPI_Put(const void *from, int count, MPI_Datatype type, int target, MPI_Aint at, int room, MPI_Datatype of,
 	    MPI_Win win)
 {
-	access_to("rma_put", target, count, type);
+	access_to("rma_iput", target, count, type);
 	return PMPI_Put(from, count, type, target, at, room, of, win);
 }
 
 int MPI_Get(void *to, int count, MPI_Datatype type, int target, MPI_Aint at, int room, MPI_Datatype of, MPI_Win win)
 {
-	access_to("rma_get", target, count, type);
+	access_to("rma_iget", target, count, type);
 	return PMPI_Get(to, count, type, target, at, room, of, win);
+}
+
+int MPI_Rput(const void *from, int count, MPI_Datatype type, int target, MPI_Aint at, int room, MPI_Datatype of,
+	     MPI_Win win, MPI_Request *request)
+{
+	access_to("rma_iput", target, count, type);
+	return PMPI_Rput(from, count, type, target, at, room, of, win, request);
 }
 
 int MPI_Accumulate(const void *from, int count, MPI_Datatype type, int target, MPI_Aint at, int room,
 		   MPI_Datatype of, MPI_Op op, MPI_Win win)
 {
-	access_to("rma_atomic", target, count, type);
+	access_to("rma_iatomic", target, count, type);
 	return PMPI_Accumulate(from, count, type, target, at, room, of, op, win);
 }
 
 int MPI_Fetch_and_op(const void *from, void *to, MPI_Datatype type, int target, MPI_Aint at, MPI_Op op, MPI_Win win)
 {
-	access_to("rma_atomic", target, 1, type);
+	access_to("rma_iatomic", target, 1, type);
 	return PMPI_Fetch_and_op(from, to, type, target, at, op, win);
 }
 

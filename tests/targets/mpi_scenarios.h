@@ -233,8 +233,8 @@ static void persistent(MPI_Comm comm)
 static void collectives(MPI_Comm comm)
 {
 	int size = size_of(comm), counts[MOST], places[MOST];
-	MPI_Request request;
-	MPI_Status status;
+	MPI_Request request, requests[2];
+	MPI_Status status, statuses[2];
 
 	for (int i = 0; i < MOST; i++) {
 		counts[i] = 3;
@@ -247,6 +247,9 @@ static void collectives(MPI_Comm comm)
 		MPI_Bcast(buffers[0], 5 + root, MPI_DOUBLE, root, comm);
 		MPI_Ibcast(buffers[0], 6 + root, MPI_INT, root, comm, &request);
 		MPI_Wait(&request, &status);
+		MPI_Ibarrier(comm, &requests[0]);
+		MPI_Iallreduce(buffers[0], buffers[1], 3 + root, MPI_INT, MPI_SUM, comm, &requests[1]);
+		MPI_Waitall(2, requests, statuses);
 		MPI_Reduce(buffers[0], buffers[1], 7 + root, MPI_INT, MPI_SUM, root, comm);
 		MPI_Allreduce(buffers[0], buffers[1], 8 + root, MPI_INT, MPI_MAX, comm);
 		MPI_Scan(buffers[0], buffers[1], 9, MPI_INT, MPI_SUM, comm);
@@ -269,6 +272,8 @@ static void accesses(void)
 {
 	int size = size_of(MPI_COMM_WORLD);
 	static long memory[256], value = 1, old;
+	MPI_Request request;
+	MPI_Status status;
 	MPI_Win win;
 
 	MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &window_comm);
@@ -285,6 +290,9 @@ static void accesses(void)
 		for (int target = 0; target < size; target++) {
 			MPI_Win_lock(MPI_LOCK_SHARED, target, 0, win);
 			MPI_Fetch_and_op(&value, &old, MPI_LONG, target, 40, MPI_SUM, win);
+			MPI_Win_flush(target, win);
+			MPI_Rput(buffers[0], 4 + i, MPI_INT, target, 50, 4 + i, MPI_INT, win, &request);
+			MPI_Wait(&request, &status);
 			MPI_Win_unlock(target, win);
 		}
 	}
@@ -306,6 +314,38 @@ static void intercommunicator(void)
 	MPI_Intercomm_merge(inter, side, &merged);
 	name(merged, "merged");
 	blocking(merged);
+}
+
+/* Each thread has a tag of its own, and one that it shares with the others: there each message has a size of its own. */
+static void *exchange(void *number)
+{
+	static int rooms[4][2][256];
+	int thread = (int)(long)number, size = size_of(MPI_COMM_WORLD), *in = rooms[thread][0], *from = rooms[thread][1];
+	int right = (world_rank + 1) % size, left = (world_rank + size - 1) % size;
+	MPI_Comm comm = MPI_COMM_WORLD;
+	MPI_Request requests[2];
+	MPI_Status statuses[2];
+
+	for (int i = 0; i < 40; i++) {
+		MPI_Irecv(in, 256, MPI_INT, left, 1000 + thread, comm, &requests[0]);
+		MPI_Isend(from, 2 + i * thread, MPI_INT, right, 1000 + thread, comm, &requests[1]);
+		MPI_Waitall(2, requests, statuses);
+		MPI_Sendrecv(from, 2 + i, MPI_INT, left, 2000 + thread, in, 256, MPI_INT, right, 2000 + thread, comm,
+			     statuses);
+		MPI_Sendrecv(from, 2 + 4 * i + thread, MPI_INT, right, 3000, in, 256, MPI_INT, left, 3000, comm, statuses);
+	}
+	return 0;
+}
+
+static void threads(void)
+{
+	pthread_t others[3];
+
+	for (long thread = 0; thread < 3; thread++)
+		pthread_create(&others[thread], 0, exchange, (void *)(thread + 1));
+	exchange(0);
+	for (int thread = 0; thread < 3; thread++)
+		pthread_join(others[thread], 0);
 }
 
 /* Calls everything where nothing is sent, until what traces it knows where each call returns. */
@@ -366,6 +406,8 @@ static void run(const char *scenario)
 		accesses();
 	else if (!strcmp(scenario, "intercommunicator"))
 		intercommunicator();
+	else if (!strcmp(scenario, "threads"))
+		threads();
 	else if (!strcmp(scenario, "persistent"))
 		persistent(world);
 	else

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::common::skip::Turn;
+use crate::common::skip::{Turn, installed, skip};
 use crate::common::target::{Flavour, TESTS, Target};
 use crate::common::{python, rtrace};
 use crate::suite::kernel::ranks;
@@ -88,6 +88,56 @@ fn recipes() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let queries = String::from_utf8_lossy(&output.stdout).trim().rsplit('\n').next().unwrap().parse::<u32>().unwrap();
     assert!(queries >= 10, "{queries}");
+}
+
+/// A copy of a trace as that of another rank.
+fn copy_as_rank(from: &Path, to: &Path, rank: u32, size: u32) {
+    assert!(Command::new("cp").args(["-r", "--"]).args([from, to]).status().unwrap().success());
+    let file = to.join("trace.json");
+    let mut manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let of_rank = &mut manifest["header"]["rank"];
+    (of_rank["rank"], of_rank["size"]) = (rank.into(), size.into());
+    std::fs::write(&file, manifest.to_string()).unwrap();
+}
+
+/// Three engines have the figures of the report, of a job of 64 ranks.
+#[test]
+fn many_ranks() {
+    const RANKS: u32 = 64;
+    let Some(python) = python::interpreter() else { return };
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let [job, many] = ["job", "many"].map(|name| folder.path().join(name));
+    ranks::record(&job);
+    std::fs::create_dir(&many).unwrap();
+    for rank in 0..RANKS {
+        let from = job.join(format!("rank-{:04}", rank % 2));
+        copy_as_rank(&from, &many.join(format!("rank-{rank:04}")), rank, RANKS);
+    }
+    let columns = ["function", "calls", "timed", "exclusive_ns"];
+    let report = rtrace::command().args(["report", "--format", "json"]).arg(&many).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let called = report["rows"].as_array().unwrap().iter().filter(|row| row["calls"] != 0);
+    let row = |row: &serde_json::Value| columns.map(|column| row[column].to_string().replace('"', "")).join(",");
+    let mut expected: Vec<String> = called.map(row).collect();
+    expected.sort();
+    assert_eq!(expected.len(), COUNTS.len());
+    assert!(expected[0].starts_with(&format!("leaf,{},", 3_000 * RANKS)), "{expected:?}");
+    for engine in ["duckdb", "dask", "spark"] {
+        let module = if engine == "spark" { "pyspark" } else { engine };
+        let has_module = Command::new(&python).args(["-c", &format!("import {module}")]).output().unwrap();
+        if !has_module.status.success() || (engine == "spark" && !installed(&["java"])) {
+            skip(&format!("{module} is not installed"));
+            continue;
+        }
+        let script = Path::new(TESTS).join("../examples/many_ranks.py");
+        let output = Command::new(&python).arg(script).args([engine]).arg(&many).output().unwrap();
+        assert!(output.status.success(), "{engine}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some(&*columns.join(",")));
+        assert_eq!(lines.collect::<Vec<_>>(), expected, "{engine}");
+    }
 }
 
 #[test]
