@@ -130,7 +130,8 @@ static void log_recv(int number, const void *buffer, long posted_bytes, MPI_Comm
 {
 	int bytes = 0, source, tag;
 
-	if (status->MPI_SOURCE == MPI_PROC_NULL)
+	/* Nobody, or nothing. */
+	if (status->MPI_SOURCE < 0)
 		return;
 	PMPI_Get_count(status, MPI_BYTE, &bytes);
 	source = world_of(comm, status->MPI_SOURCE);
