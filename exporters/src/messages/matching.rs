@@ -149,12 +149,19 @@ impl MessageEnds {
                 .for_each(|ends| ends.sort_by_key(|ToldEnd { end, .. }| (end.start, end.location, end.call)));
             let [sent, received] = &sides;
             let unsure = [self.unsure[SENT].contains(&source), self.unsure[RECEIVED].contains(&target)];
-            let pairs = if is_in_step(sent, received, unsure) { sent.len().min(received.len()) } else { 0 };
+            let order = [sent, received].map(|ends| in_order(ends));
+            let both = || (0..).zip(sent.iter().zip(received));
+            let is_ordered = |place: usize| order.iter().all(|order| order[place]);
+            // No message comes before it was sent.
+            let is_possible = both()
+                .filter(|(place, _)| is_ordered(*place))
+                .all(|(_, (sent, received))| received.end.end().is_none_or(|end| end >= sent.end.start));
+            let is_in_step = is_possible && may_be_in_step(sent.len(), received.len(), unsure);
+            let pairs = if is_in_step { sent.len().min(received.len()) } else { 0 };
             matched.gaps.unmatched_sends += (sent.len() - pairs) as u64;
             matched.gaps.unmatched_receives += (received.len() - pairs) as u64;
-            let order = [sent, received].map(|ends| in_order(ends));
-            for (place, (sent, received)) in sent.iter().zip(received).take(pairs).enumerate() {
-                if !order.iter().all(|order| order[place]) {
+            for (place, (sent, received)) in both().take(pairs) {
+                if !is_ordered(place) {
                     matched.gaps.unordered += 1;
                     continue;
                 }
@@ -193,14 +200,11 @@ fn in_order(ends: &[ToldEnd]) -> Vec<bool> {
 }
 
 /// Whether the n-th message that was sent is the n-th that was received. It is not where one may be missing before.
-fn is_in_step(sent: &[ToldEnd], received: &[ToldEnd], unsure: [bool; 2]) -> bool {
-    let is_possible = match (unsure, sent.len().cmp(&received.len())) {
+fn may_be_in_step(sent: usize, received: usize, unsure: [bool; 2]) -> bool {
+    match (unsure, sent.cmp(&received)) {
         // Those sent last may be on their way.
         ([false, false], Ordering::Greater) => true,
         ([true, true], _) | (_, Ordering::Less | Ordering::Greater) => false,
         (_, Ordering::Equal) => true,
-    };
-    // No message comes before it was sent.
-    is_possible
-        && sent.iter().zip(received).all(|(sent, received)| received.end.end().is_none_or(|end| end >= sent.end.start))
+    }
 }

@@ -115,7 +115,8 @@ impl ValuePlace {
         };
         let Some((tag, offset)) = self.tag else { return Ok((kind, self.word(0, width)?)) };
         let mut program = self.word(0, Width { bytes: 4, signed: false })?;
-        program.push(Op::new(OpCode::Tagged, i32::from(tag) << 8 | 8 * offset as i32, width, self.at()));
+        let number = (i32::from(tag) << 8) | (8 * offset as i32);
+        program.push(Op::new(OpCode::Tagged, number, width, self.at()));
         Ok((kind, program))
     }
 
