@@ -16,6 +16,7 @@
 #include "hit.bpf.h"
 #include "lifecycle.bpf.h"
 #include "open.bpf.h"
+#include "clock.bpf.h"
 #include "step.bpf.h"
 #include "writer.bpf.h"
 
@@ -198,6 +199,13 @@ WATCH(0)
 WATCH(1)
 WATCH(2)
 WATCH(3)
+
+SEC("perf_event")
+int rt_tick(struct bpf_perf_event_data *ctx)
+{
+	on_tick();
+	return 0;
+}
 
 SEC("iter/task")
 int rt_open_calls(struct bpf_iter__task *ctx)

@@ -11,6 +11,7 @@ mod arrivals;
 mod attach;
 mod calibration;
 mod check;
+mod clock;
 mod contexts;
 mod cpus;
 mod error;
@@ -54,6 +55,7 @@ pub fn set_verbose(verbose: bool) {
 pub use arrivals::{ArrivalRule, FilePlace, MAX_SITES, Questions, Since};
 pub use attach::Probes;
 pub use calibration::MeasuredCost;
+pub use clock::Ticks;
 pub use contexts::{ContextReader, MAX_LEVELS, Rest, Walked};
 pub use cpus::online_cpus;
 pub use error::Error;

@@ -125,6 +125,7 @@ impl Programs {
             journal: None,
             most_descriptors: usize::MAX,
             _lifecycle: lifecycle,
+            clocks: Vec::new(),
         })
     }
 }

@@ -51,6 +51,7 @@ pub struct Programs {
     pub(crate) journal: Option<Journal>,
     pub(crate) most_descriptors: usize,
     pub(crate) _lifecycle: Vec<Link>,
+    pub(crate) clocks: Vec<Link>,
 }
 
 /// Variables in the memory that the programs and user space share. It is mapped for as long as the
@@ -68,6 +69,7 @@ pub(crate) struct Shared {
     pub(crate) window_is_open: &'static AtomicU32,
     open_first: &'static AtomicU32,
     pub(crate) stepped_returns: &'static AtomicU64,
+    pub(crate) clock_ticks: [&'static AtomicU64; 2],
     pub(crate) waited: &'static AtomicU64,
     longest_for_children: &'static AtomicU64,
     longest_for_writers: &'static AtomicU64,
@@ -98,6 +100,10 @@ impl Shared {
                 window_is_open: AtomicU32::from_ptr(&raw mut bss.window_is_open),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 stepped_returns: AtomicU64::from_ptr(&raw mut bss.stepped_returns),
+                clock_ticks: [
+                    AtomicU64::from_ptr(&raw mut bss.clock_ticks),
+                    AtomicU64::from_ptr(&raw mut bss.clock_ticks_at_breakpoints),
+                ],
                 waited: AtomicU64::from_ptr(&raw mut bss.waited),
                 longest_for_children: AtomicU64::from_ptr(&raw mut bss.for_children.longest),
                 longest_for_writers: AtomicU64::from_ptr(&raw mut bss.for_writers.longest),

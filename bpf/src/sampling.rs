@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore as _, MapFlags};
 
-use crate::Error;
 use crate::namespace;
 use crate::skeleton::sampling::{SamplingSkel, SamplingSkelBuilder};
 use crate::wire::{self, PlaceKey};
+use crate::{Error, clock};
 
 /// Entries that are read by one system call.
 const BATCH: u32 = 1024;
@@ -62,13 +62,7 @@ pub fn sample<T>(
     open.maps.processes.set_max_entries(setup.processes).map_err(error())?;
     open.maps.places.set_max_entries(setup.places).map_err(error())?;
     let skel = open.load().map_err(error())?;
-    let attach = |clock: OwnedFd| {
-        let link = skel.progs.note_place.attach_perf_event(clock.as_raw_fd())?;
-        // The link closes it.
-        let _ = clock.into_raw_fd();
-        Ok(link)
-    };
-    let links = clocks.into_iter().map(attach).collect::<libbpf_rs::Result<Vec<_>>>().map_err(error())?;
+    let links = clock::started(clocks, &skel.progs.note_place)?;
     meanwhile(Sampling { skel: &skel, links, processes: HashSet::new(), batch: BATCH.min(setup.places) })
 }
 

@@ -7,7 +7,7 @@ use crate::{Level, Loss, Overhead, RegionId, Timestamp, Untimed};
 /// How people are told of a slowdown by so many percent.
 pub fn slowdown(percent: u32) -> String {
     let overhead = Overhead::percent(f64::from(percent));
-    format!("tracing costs the programs about {overhead}; --budget 5% would keep that low")
+    format!("tracing makes the programs about {overhead}; --budget 5% would keep that low")
 }
 
 /// Something that happened at one time, to one process or to the recording.

@@ -2,27 +2,33 @@
 
 use std::fmt;
 
-/// CPU time of programs of which nobody asks how much longer it is, as part of one CPU: of one that uses less, a few
-/// calls would be a multiple of its time, and nobody would notice.
+/// CPU time of programs of which nobody asks how much longer it is, with tracing, as part of one CPU: of one that uses less,
+/// a few calls would be a multiple of its time, and nobody would notice.
 pub const LEAST_CPU: f64 = 0.04;
 
 /// From here on it is said in a way that is not overlooked.
 const HIGH: f64 = 0.2;
 
-/// The most that is said. What calls cost is known to about a tenth, and the programs' own time is what they leave of
-/// all: where they take two thirds of it, the overhead is right within a third, beyond that it can be anything.
-const MOST_KNOWN: f64 = 2.0;
+/// From here on it is said how many times longer the time is, and not by how many percent.
+const FACTOR: f64 = 1.0;
 
-/// By how much tracing makes the programs' run time longer, as a part of it. Run time is CPU time: what programs wait for
-/// does not take longer.
+/// Standard deviations between which the truth is 95 times of 100.
+const SIGMAS: f64 = 1.96;
+
+/// How wrong it may be however many samples there are, as a part of it: a program that is interrupted finds less of its
+/// own in the caches afterwards.
+const UNEXPLAINED: f64 = 0.1;
+
+/// By how much tracing makes the programs' CPU time longer, as a part of what they take for themselves. What programs wait
+/// for does not take longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Overhead(f64);
 
 impl Overhead {
     /// Of so many nanoseconds of tracing, where the programs took `own` nanoseconds of CPU time for themselves in `time`
-    /// nanoseconds. Of programs that use less than [`LEAST_CPU`], it is taken that they use that much.
+    /// nanoseconds. Of programs that use less than [`LEAST_CPU`] in all, it is taken that they use that much.
     pub fn of(tracing: f64, own: f64, time: f64) -> Overhead {
-        let own = own.max(time * LEAST_CPU).max(tracing / MOST_KNOWN);
+        let own = own.max(time * LEAST_CPU - tracing);
         Overhead(if own > 0.0 { tracing / own } else { 0.0 })
     }
 
@@ -41,32 +47,43 @@ impl Overhead {
         self.0 > HIGH
     }
 
-    /// Whether it may be more than it says, and nobody knows how much.
-    pub fn is_least(self) -> bool {
-        self.0 >= MOST_KNOWN
+    /// How many of `samples` of the programs' CPU time found them at work for themselves.
+    pub fn own_of(self, samples: f64) -> f64 {
+        samples / (1.0 + self.0)
+    }
+
+    /// Between which it is, if it was found by so many samples of the programs' CPU time.
+    pub fn range(self, samples: f64) -> [Overhead; 2] {
+        let own = self.own_of(samples).max(1.0);
+        let tracing = (samples - own).max(1.0);
+        let margin = (SIGMAS * (1.0 / own + 1.0 / tracing).sqrt()).hypot(UNEXPLAINED);
+        [Overhead(self.0 / (1.0 + margin)), Overhead(self.0 * (1.0 + margin))]
+    }
+
+    /// The same with its range.
+    pub fn with_range(self, samples: f64) -> String {
+        let bound = |Overhead(bound): Overhead| match self.0 {
+            FACTOR.. => figure(1.0 + bound),
+            _ => figure(bound * 100.0),
+        };
+        let [least, most] = self.range(samples).map(bound);
+        format!("{self} ({least} to {most})")
     }
 }
 
-impl Overhead {
-    /// For a column of its own: the number alone.
-    pub fn short(self) -> String {
-        match self.in_percent() {
-            _ if self.is_least() => format!(">= +{:.0} %", MOST_KNOWN * 100.0),
-            0.0 => "+0 %".to_owned(),
-            ..0.1 => "< +0.1 %".to_owned(),
-            percent @ ..9.95 => format!("+{percent:.1} %"),
-            percent => format!("+{percent:.0} %"),
-        }
-    }
+/// With two digits at least.
+fn figure(number: f64) -> String {
+    if number < 9.95 { format!("{number:.1}") } else { format!("{number:.0}") }
 }
 
 /// As a part of a sentence.
 impl fmt::Display for Overhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.in_percent() {
-            _ if self.is_least() => write!(f, "+{:.0} % run time or more", MOST_KNOWN * 100.0),
-            percent if percent > 0.0 && percent < 0.1 => f.write_str("less than +0.1 % run time"),
-            _ => write!(f, "{} run time", self.short()),
+        match self.0 {
+            FACTOR.. => write!(f, "{} times slower", figure(1.0 + self.0)),
+            part if part > 0.0 && part < 0.001 => f.write_str("less than 0.1 % slower"),
+            0.0 => f.write_str("0 % slower"),
+            part => write!(f, "{} % slower", figure(part * 100.0)),
         }
     }
 }
@@ -78,19 +95,29 @@ mod tests {
     #[test]
     fn it_is_a_part_of_the_programs_own_time() {
         let said = |tracing, own| Overhead::of(tracing, own, 1e9).to_string();
-        assert_eq!(said(0.35e9, 1e9), "+35 % run time");
-        assert_eq!(said(0.0123e9, 1e9), "+1.2 % run time");
-        assert_eq!(said(1e3, 1e9), "less than +0.1 % run time");
-        assert_eq!(said(0.0, 1e9), "+0 % run time");
-        assert_eq!(said(9.96e6, 0.1e9), "+10 % run time");
-        assert_eq!(said(5e9, 1e9), "+200 % run time or more");
+        assert_eq!(said(0.35e9, 1e9), "35 % slower");
+        assert_eq!(said(0.0123e9, 1e9), "1.2 % slower");
+        assert_eq!(said(1e3, 1e9), "less than 0.1 % slower");
+        assert_eq!(said(0.0, 1e9), "0 % slower");
+        assert_eq!(said(9.96e6, 0.1e9), "10 % slower");
+        assert_eq!(said(5e9, 1e9), "6.0 times slower");
+        assert_eq!(said(27e9, 1e9), "28 times slower");
     }
 
     #[test]
     fn programs_that_hardly_run_are_not_frightening() {
-        assert_eq!(Overhead::of(1e6, 1e3, 1e9).to_string(), "+2.5 % run time");
+        assert_eq!(Overhead::of(1e6, 1e3, 1e9).to_string(), "2.6 % slower");
         assert_eq!(Overhead::of(0.0, 0.0, 0.0), Overhead::default());
         assert!(!Overhead::percent(20.0).is_high() && Overhead::percent(20.1).is_high());
-        assert!(Overhead::of(1.0, 0.0, 0.0).is_least());
+    }
+
+    #[test]
+    fn few_samples_say_less_than_many() {
+        let overhead = Overhead::percent(2_700.0);
+        assert_eq!(overhead.own_of(2_800.0), 100.0);
+        assert_eq!(overhead.with_range(2_800.0), "28 times slower (23 to 34)");
+        assert_eq!(overhead.with_range(112_000.0), "28 times slower (25 to 31)");
+        assert_eq!(Overhead::percent(35.0).with_range(1_350.0), "35 % slower (30 to 41)");
+        assert_eq!(Overhead::default().with_range(1_000.0), "0 % slower (0.0 to 0.0)");
     }
 }

@@ -32,7 +32,7 @@ pub fn functions(app: &App, state: &State) -> String {
         let Function { lost, ref counts, sums: Sums { calls, exclusive, .. }, .. } = *function;
         let (unwound, unseen) = (function.of_ending(Ending::Unwound), function.untimed());
         let timed = function.timed();
-        let times = [function.inclusive, exclusive].map(|sum| known(function.time(sum))).join(",");
+        let times = [function.inclusive(), exclusive].map(|sum| known(function.time(sum))).join(",");
         let (mean, p50) = (known(function.mean()), known(function.p50()));
         let (p99, max) = (known(function.p99()), known(function.max));
         let counted = state.counters.fields(calls - unseen.min(calls), exclusive, counts);

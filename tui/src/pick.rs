@@ -165,6 +165,14 @@ impl Picker {
         self.list.step(1);
     }
 
+    /// How many entries the filter leaves, if there is one.
+    fn passing(&self) -> String {
+        match self.filter.is_empty() {
+            true => String::new(),
+            false => format!("  {} of {}", self.list.rows().len(), self.known.entries.len()),
+        }
+    }
+
     fn draw(&mut self, frame: &mut Frame<'_>, question: Question<'_>, theme: Theme) {
         let area = frame.area();
         let mut units = Units::new();
@@ -175,6 +183,7 @@ impl Picker {
             (Cow::from("filter: "), theme.dim()),
             (Cow::from(self.filter.as_str()), Style::new()),
             (Cow::from(" "), Style::new().add_modifier(Modifier::REVERSED)),
+            (Cow::from(self.passing()), theme.dim()),
         ];
         canvas.put_all(line(1), typed);
         let marks = if self.marked.is_empty() { String::new() } else { format!("{} marked, ", self.marked.len()) };
@@ -253,7 +262,8 @@ mod tests {
         assert_eq!(press(&mut picker, &[KeyCode::Enter]), PickAnswer::Take(vec![2]));
         type_in(&mut picker, "zzz");
         assert_eq!(press(&mut picker, &[KeyCode::Enter]), PickAnswer::None, "there is nothing to take");
-        assert!(screen(&mut picker, 60, 12).contains("nothing matches"));
+        let text = screen(&mut picker, 60, 12);
+        assert!(text.contains("nothing matches") && text.contains("0 of 4"), "{text}");
         picker.press(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL));
         assert_eq!(picker.list.rows().len(), 4);
     }

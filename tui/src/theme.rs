@@ -215,9 +215,11 @@ impl Theme {
         format!("{kept}{}", self.glyphs.shades[1].repeat(filled - first))
     }
 
-    /// A curve of values from 0 to the largest of them.
+    /// A curve of values from 0 to the largest of them. Twice the mean reaches the top, too, so that values that are all
+    /// alike are half as high: what catches the eye is what deviates.
     pub fn curve(self, values: &[u64]) -> String {
-        let most = values.iter().copied().max().unwrap_or(0).max(1);
+        let mean = values.iter().sum::<u64>() / values.len().max(1) as u64;
+        let most = values.iter().copied().max().unwrap_or(0).max(2 * mean).max(1);
         let cell = |&value: &u64| match value {
             0 => " ",
             value => self.glyphs.rising[(value as f64 / most as f64 * 7.0).round() as usize],
@@ -290,5 +292,6 @@ mod tests {
         assert_eq!([0.0, 0.25, 1.0].map(|waits| theme.gauge_of_two(0.5, waits, 8)), ["████", "███▒", "▒▒▒▒"]);
         assert_eq!(theme.curve(&[0, 1, 50, 100]), " ▁▅█");
         assert_eq!(theme.curve(&[0, 0]), "  ");
+        assert_eq!(theme.curve(&[9, 9]), "▅▅");
     }
 }

@@ -105,6 +105,7 @@ struct return_instance {
 
 struct uprobe_task {
 	struct return_instance *return_instances;
+	void *active_uprobe;
 };
 
 struct super_block {

@@ -119,6 +119,10 @@ u32 last_space;
 /* Hits of return sites that the kernel single-stepped. */
 u64 stepped_returns;
 
+/* How often the clocks of the CPUs found traced processes, and of these, at a breakpoint (clock.bpf.h). */
+u64 clock_ticks;
+u64 clock_ticks_at_breakpoints;
+
 /* How long threads wait for user space. */
 struct rt_patience {
 	u64 longest; /* nanoseconds */

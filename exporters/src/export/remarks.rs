@@ -1,13 +1,16 @@
 //! What is to be said of a trace as a whole, for formats that have room for it: who recorded what,
 //! what is missing, what was chosen.
 
-use rtrace_model::{Estimate, EventKind, counted, format_ns};
+use std::cmp::Reverse;
+
+use rtrace_model::{Estimate, EventKind, Untimed, counted, format_ns};
 
 use super::ExportError;
 use super::source::Excerpt;
 
-/// Most blind windows that are told one by one.
+/// Most blind windows, and functions with calls that were not timed, that are told one by one.
 const MOST_WINDOWS: usize = 100;
+const MOST_UNTIMED: usize = 5;
 
 /// Remarks as names and texts; names may repeat. The texts are not escaped.
 pub(super) fn remarks(source: &Excerpt<'_>) -> Result<Vec<(&'static str, String)>, ExportError> {
@@ -32,10 +35,7 @@ pub(super) fn remarks(source: &Excerpt<'_>) -> Result<Vec<(&'static str, String)
         let what = if loss.reason.is_value() { "value" } else { "call" };
         remarks.push(("loss", format!("{}{of}: {}", counted(loss.count, what), loss.reason.name())));
     }
-    for untimed in source.untimed()? {
-        let of = untimed.region.map_or_else(String::new, |region| format!(" of {}", source.function_alone(region)));
-        remarks.push(("untimed", format!("{}{of}: {}", counted(untimed.count, "call"), untimed.reason.name())));
-    }
+    remarks.extend(untimed(source)?.into_iter().map(|text| ("untimed", text)));
     if let Some(budget) = header.budget {
         remarks.push(("budget", format!("{budget} of the programs' CPU time")));
     }
@@ -78,4 +78,19 @@ pub(super) fn remarks(source: &Excerpt<'_>) -> Result<Vec<(&'static str, String)
         remarks.push(("selection", "some calls were left out on export".to_owned()));
     }
     Ok(remarks)
+}
+
+/// Calls that were not timed: the functions with most of them one by one, the others in a sum.
+fn untimed(source: &Excerpt<'_>) -> Result<Vec<String>, ExportError> {
+    let mut untimed = source.untimed()?;
+    untimed.sort_by_key(|of| Reverse(of.count));
+    let rest = untimed.split_off(untimed.len().min(MOST_UNTIMED));
+    let text = |of: Untimed| {
+        let function = of.region.map_or_else(String::new, |region| format!(" of {}", source.function_alone(region)));
+        format!("{}{function}: {}", counted(of.count, "call"), of.reason.name())
+    };
+    let mut texts: Vec<String> = untimed.into_iter().map(text).collect();
+    let calls = rest.iter().map(|of| of.count).sum();
+    texts.extend((calls > 0).then(|| format!("{} of other functions", counted(calls, "more call"))));
+    Ok(texts)
 }

@@ -150,7 +150,7 @@ impl<'a> PageData<'a> {
         let mut notes: Vec<String> = notes.into_iter().map(|note| note.text).collect();
         notes.extend(untimed.clone());
         notes.extend(tables.remarks.iter().cloned());
-        let verdicts = verdicts::verdicts(trace, &info, &tables, (untimed.is_some(), part))?;
+        let verdicts = verdicts::verdicts(trace, &info, &tables, (untimed.is_some(), part));
         let about = About::new(trace).of_part(part);
         let messages = peers::messages(trace)?;
         Ok(PageData { trace, info, about, span, notes, verdicts, tables, picture, messages, before: None })

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use rtrace_exporters::{Error, TraceSet};
 use rtrace_model::{
-    Estimate, EventKind, Loss, Missed, Overhead, Untimed, Window, counted, escape, format_ns, grouped, text_of_os,
+    Estimate, EventKind, Loss, Missed, Untimed, Window, counted, escape, format_ns, grouped, text_of_os,
 };
 use serde::Serialize;
 
 pub use self::values::{ValueInfo, ValuesOf};
 use super::Look;
-use super::overhead::overhead;
+use super::overhead::Slowdown;
 use super::part::duration;
 use super::people::paint::{Tone, paint};
 use super::people::wrapped;
@@ -62,8 +62,13 @@ pub struct Info {
     pub bytes: u64,
     /// Size per call.
     pub bytes_per_call: Option<f64>,
-    /// By how much tracing made the programs' run time longer, in percent; absent where nobody measured it.
+    /// By how much tracing made the programs' CPU time longer, in percent; absent where nobody measured it.
     pub overhead_percent: Option<f64>,
+    /// Between which that is, 95 times of 100; absent where it is not known.
+    pub overhead_range_percent: Option<[f64; 2]>,
+    /// The same for people.
+    #[serde(skip)]
+    pub(super) slowdown: Option<Slowdown>,
 }
 
 /// One recording.
@@ -161,6 +166,7 @@ impl Info {
             }
         }
         let bytes = size_of(directory);
+        let slowdown = Slowdown::of(&trace)?;
         let sum = |of: fn(&Estimate) -> u64| trace.estimates().map(|estimate| of(&estimate)).sum();
         Ok(Info {
             recordings: trace.traces().map(RecordingInfo::of).collect(),
@@ -183,7 +189,9 @@ impl Info {
             values: values::of(&trace)?,
             bytes,
             bytes_per_call: (calls > 0).then(|| bytes as f64 / calls as f64),
-            overhead_percent: overhead(&trace)?.map(Overhead::in_percent),
+            overhead_percent: slowdown.map(|slowdown| slowdown.overhead.in_percent()),
+            overhead_range_percent: slowdown.and_then(Slowdown::range),
+            slowdown,
         })
     }
 }
@@ -317,9 +325,9 @@ impl Info {
         let per_second = seconds.map(|seconds| (self.bytes as f64 / seconds).round() as u64);
         let per_second = per_second.map_or_else(String::new, |bytes| format!(", {} per second", grouped(bytes)));
         lines.push(plain("size", format!("{} bytes{per_call}{per_second}", grouped(self.bytes))));
-        if let Some(overhead) = self.overhead_percent.map(Overhead::percent) {
-            let text = format!("about {overhead}");
-            lines.push(if overhead.is_high() { warning("overhead", text) } else { plain("overhead", text) });
+        if let Some(slowdown) = self.slowdown {
+            let line = if slowdown.overhead.is_high() { warning } else { plain };
+            lines.push(line("overhead", slowdown.sentence()));
         }
         if self.refused > 0 {
             lines.push(plain("skipped", number(self.refused, "function")));

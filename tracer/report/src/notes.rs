@@ -7,7 +7,7 @@ use rtrace_model::{EventKind, Loss, LossReason, Window, counted, escape, format_
 
 use super::Error;
 use super::cpu;
-use super::overhead::{overhead, sentence};
+use super::overhead::Slowdown;
 use super::part::Part;
 use super::people::Note;
 
@@ -35,9 +35,9 @@ pub(super) fn notes(
             notes.extend(lost(losses).map(|text| Note::warning(text).kept()));
         }
     }
-    if let Some(overhead) = overhead(trace)? {
-        let text = sentence(overhead);
-        notes.push(if overhead.is_high() { Note::warning(text) } else { Note::plain(text) }.kept());
+    if let Some(slowdown) = Slowdown::of(trace)? {
+        let text = slowdown.sentence();
+        notes.push(if slowdown.overhead.is_high() { Note::warning(text) } else { Note::plain(text) }.kept());
     }
     notes.extend(cpu::note(trace));
     notes.extend(window(trace).map(Note::plain));
@@ -76,7 +76,7 @@ fn without_record(trace: &TraceSet, is_part: bool) -> Option<String> {
     let regions: BTreeSet<_> = trace.estimates().map(|estimate| estimate.region).collect();
     let said = match is_part {
         true => "calls without a record are not here, as they have no time",
-        false => "calls and counted are exact, further calls are known by a lower bound alone",
+        false => "calls and counted are exact, further calls are estimated",
     };
     (!regions.is_empty()).then(|| {
         format!(

@@ -1,25 +1,62 @@
-//! What tracing cost the programs while they were recorded, as the recorder measured it once a second.
+//! How much slower tracing made the programs while they were recorded, as the recorder measured it once a second.
+
+use std::fmt;
 
 use rtrace_exporters::{Error, TraceSet};
-use rtrace_model::Overhead;
+use rtrace_model::{MetricId, Overhead};
 
-/// The metric that says it, in percent.
+/// The metrics that say it: in percent, and how many samples of the programs' CPU time each value is from.
 const METRIC: &str = "rtrace/overhead";
+const SAMPLES: &str = "rtrace/overhead_samples";
 
-/// The mean of all that was measured; none where nothing was, as in recordings of less than a second.
-pub(super) fn overhead(trace: &TraceSet) -> Result<Option<Overhead>, Error> {
-    let Some(metric) = trace.metrics().iter().find(|metric| metric.name == METRIC) else { return Ok(None) };
-    let (mut sum, mut count) = (0.0, 0_u64);
-    for samples in trace.samples() {
-        for sample in samples?.iter().filter(|sample| sample.metric == metric.id && sample.value.is_finite()) {
-            sum += sample.value;
-            count += 1;
-        }
-    }
-    Ok((count > 0).then(|| Overhead::percent(sum / count as f64)))
+/// What it was in all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Slowdown {
+    pub(super) overhead: Overhead,
+    /// How many samples it is from; none where these were not counted.
+    samples: Option<f64>,
 }
 
-/// As a sentence.
-pub(super) fn sentence(overhead: Overhead) -> String {
-    format!("tracing cost the programs about {overhead}")
+impl Slowdown {
+    /// None where nothing was measured.
+    pub(super) fn of(trace: &TraceSet) -> Result<Option<Slowdown>, Error> {
+        let id = |name| trace.metrics().iter().find(|metric| metric.name == name).map(|metric| metric.id);
+        let Some(metric) = id(METRIC) else { return Ok(None) };
+        let values = |metric: Option<MetricId>| -> Result<Vec<f64>, Error> {
+            let mut values = Vec::new();
+            for samples in trace.samples() {
+                let of_it = |sample: &&rtrace_model::Sample| Some(sample.metric) == metric && sample.value.is_finite();
+                values.extend(samples?.iter().filter(of_it).map(|sample| sample.value));
+            }
+            Ok(values)
+        };
+        let overheads: Vec<Overhead> = values(Some(metric))?.into_iter().map(Overhead::percent).collect();
+        let samples = values(id(SAMPLES))?;
+        // A budget's values are of spans of the same length.
+        let is_sampled = samples.len() == overheads.len();
+        let weights = if is_sampled { samples } else { vec![1.0; overheads.len()] };
+        let all: f64 = weights.iter().sum();
+        let own: f64 = overheads.iter().zip(&weights).map(|(overhead, &weight)| overhead.own_of(weight)).sum();
+        let overhead = Overhead::of(all - own, own, 0.0);
+        Ok((all > 0.0).then_some(Slowdown { overhead, samples: is_sampled.then_some(all) }))
+    }
+
+    /// Between which it is, in percent.
+    pub(super) fn range(self) -> Option<[f64; 2]> {
+        self.samples.map(|samples| self.overhead.range(samples).map(Overhead::in_percent))
+    }
+
+    /// As a sentence.
+    pub(super) fn sentence(self) -> String {
+        format!("tracing made the programs about {self}")
+    }
+}
+
+impl fmt::Display for Slowdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.samples {
+            Some(samples) => f.write_str(&self.overhead.with_range(samples)),
+            None => self.overhead.fmt(f),
+        }
+    }
 }

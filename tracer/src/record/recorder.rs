@@ -24,7 +24,7 @@ use rtrace_symbolizer::lines::Lines;
 use rtrace_symbolizer::modules::{self, Module};
 
 use self::announcements::Announcements;
-use self::governing::{Governing, overhead_metric};
+use self::governing::{Governing, overhead_metrics};
 use self::members::{Members, trace_running};
 use self::notice::Notice;
 use self::read_loop::{AtWork, CostWatch, ReadLoop};
@@ -103,10 +103,9 @@ pub fn record(
     recording.join_family(late, &mut return_sites)?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
-    metrics.push(overhead_metric(next_metric));
+    metrics.extend(overhead_metrics(next_metric));
     let recording = recording;
     let mut announcements = Announcements::new(&pipeline);
-    let mut notice = Notice::default();
     let (are_over, governor_is_over, exchange) = (AtomicBool::new(false), AtomicBool::new(false), Exchange::default());
     let found = FoundContexts::default();
     let (drained, mut return_sites) = std::thread::scope(|scope| {
@@ -133,11 +132,11 @@ pub fn record(
             let header = host::header(mechanism, budget, setup.command, costs.clone());
             pipeline.send(Item::Begin(Header { sampling: setup.how.sampling, ..header }));
             pipeline.send(Item::Define(metrics.into_iter().map(Definition::Metric).collect()));
-            let mut cost = match budget {
+            let cost = match budget {
                 Some(_) => CostWatch::Governor(&governing),
-                None => CostWatch::Notice(&mut notice),
+                None => CostWatch::Notice(Notice::new()),
             };
-            cost.learn(&recording, &mut attachment);
+            cost.learn(&mut attachment);
             announcements.announce(plan, &captured, attachment);
             let kinds = Kinds {
                 metrics: &setup.counters.metrics,

@@ -387,7 +387,7 @@ impl<'a> Source<'a> {
         losses.extend(self.unaccounted(regions, &losses)?);
         self.report_losses(&losses);
         self.summary.losses = losses;
-        self.summary.outside = self.outside()?.values().sum();
+        self.summary.outside = self.outside()?;
         self.summary.untimed = self.untimed()?;
         self.report_untimed()?;
         self.report_estimates();
@@ -549,14 +549,10 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Calls so far that were not within those that open, by region.
-    ///
-    /// # Errors
-    /// A map cannot be read.
-    pub fn outside(&self) -> Result<HashMap<u32, u64>, Error> {
+    /// Calls so far that were not within those that open.
+    fn outside(&self) -> Result<u64, Error> {
         let counted = self.programs.losses()?.into_iter();
-        let outside = counted.filter(|(key, _)| key.reason == LossCode::RT_LOSS_OUTSIDE);
-        Ok(outside.map(|(key, calls)| (key.region, calls)).collect())
+        Ok(counted.filter(|(key, _)| key.reason == LossCode::RT_LOSS_OUTSIDE).map(|(_, calls)| calls).sum())
     }
 
     /// The calls of which nothing else tells that they are missing.

@@ -204,6 +204,12 @@ impl Function {
         self.slowest.truncate(SLOWEST);
     }
 
+    /// Time of its calls with their callees. Of calls whose callers still run, that is known later than their exclusive time,
+    /// which is a part of it.
+    pub fn inclusive(&self) -> u64 {
+        self.sums.inclusive.max(self.exclusive)
+    }
+
     /// One of its sums over times in nanoseconds; absent where none of its calls was timed.
     pub fn time(&self, sum: u64) -> Option<u64> {
         (self.calls > self.untimed()).then_some(sum)

@@ -396,7 +396,7 @@ fn facts<'a>(function: &Function, state: &State, counted: &'a [Figure]) -> Vec<(
     let mut facts: Vec<(&str, String)> = vec![
         ("calls", grouped(function.calls)),
         ("calls/s", grouped(rate.round() as u64)),
-        ("inclusive", known(function.time(function.inclusive))),
+        ("inclusive", known(function.time(function.inclusive()))),
         ("exclusive", known(function.time(function.exclusive))),
         ("mean", known(function.mean())),
         ("p50", percentile(function.p50())),

@@ -175,8 +175,8 @@ pub const COLUMNS: [Figure; 13] = [
     },
     Figure {
         column: TableColumn::time("inclusive", TIME, 92),
-        text: |_, function| Cell::time(function.time(function.inclusive)),
-        order: |_, a, b| b.inclusive.cmp(&a.inclusive),
+        text: |_, function| Cell::time(function.time(function.inclusive())),
+        order: |_, a, b| b.inclusive().cmp(&a.inclusive()),
     },
     Figure {
         column: TableColumn::time("exclusive", TIME, 38),

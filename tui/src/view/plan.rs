@@ -1,5 +1,7 @@
 //! What is probed and how its exits are seen; what is not probed, and why.
 
+use std::cmp::Reverse;
+
 use ratatui::layout::Rect;
 use rtrace_model::{ExitPolicy, RegionId};
 
@@ -8,6 +10,7 @@ use crate::canvas::{Canvas, Cell, TableColumn, TableFrame};
 use crate::list::{List, Rows};
 use crate::panel::{Panel, PanelSubject};
 use crate::state::State;
+use crate::state::function::Function;
 use crate::text::{count, counted};
 
 /// The view.
@@ -26,7 +29,7 @@ enum PlanRow {
 }
 
 const COLUMNS: [TableColumn; 5] = [
-    TableColumn::words("exit", 10, 0),
+    TableColumn::words("exit", 11, 0),
     TableColumn::number("bytes", 9, 70),
     TableColumn::number("calls", 9, 50),
     TableColumn::rest("function"),
@@ -38,21 +41,23 @@ impl Panel for PlanView {
         "plan"
     }
 
-    /// Lists what was left out, then what is probed.
+    /// Lists what is probed, the most called first, then what was left out.
     fn arrange(&mut self, app: &mut App, state: &State) {
         let wanted = app.filter.to_lowercase();
-        let refusals = state.log.refusals.iter().enumerate().filter(|(_, refusal)| {
-            App::passes(&wanted, &[&refusal.function, &refusal.library, &refusal.reason, "refused"])
-        });
-        let mut rows: Vec<PlanRow> = refusals.map(|(place, _)| PlanRow::Refused(place)).collect();
         let passes = |names: &[&str]| App::passes(&wanted, names);
-        rows.extend(
-            state
-                .functions()
-                .filter(|function| passes(&[&function.name, state.library(function.library), function.exit.name()]))
-                .map(|function| PlanRow::Probed(function.region)),
-        );
-        self.rows.set(rows);
+        let shown =
+            |function: &&Function| passes(&[&function.name, state.library(function.library), function.exit.name()]);
+        let mut probed: Vec<&Function> = state.functions().filter(shown).collect();
+        // Those that are called as often stay in the order of their addresses.
+        probed.sort_by_key(|function| Reverse(function.calls));
+        let refusals = state
+            .log
+            .refusals
+            .iter()
+            .enumerate()
+            .filter(|(_, refusal)| passes(&[&refusal.function, &refusal.library, &refusal.reason, "refused"]));
+        let probed = probed.into_iter().map(|function| PlanRow::Probed(function.region));
+        self.rows.set(probed.chain(refusals.map(|(place, _)| PlanRow::Refused(place))).collect());
     }
 
     /// Draws how many, and the table.

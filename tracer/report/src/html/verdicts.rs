@@ -1,12 +1,11 @@
 //! What a recording says, in sentences: first whether it can be trusted, then where the time went.
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{EventKind, Loss, Untimed, escape, format_ns, slowdown};
+use rtrace_model::{Loss, Untimed, escape, format_ns};
 use serde_json::{Value as Json, json};
 
 use super::rows;
 use super::tables::Tables;
-use crate::Error;
 use crate::efficiency::Balance;
 use crate::info::Info;
 use crate::part::Part;
@@ -45,7 +44,7 @@ pub(super) fn verdicts(
     info: &Info,
     tables: &Tables<'_>,
     (has_untimed, part): (bool, Option<Part>),
-) -> Result<Vec<Json>, Error> {
+) -> Vec<Json> {
     let mut said: Vec<_> = part.map(|part| (SentenceTone::Plain, sentence(&part.note().text))).into_iter().collect();
     let (tone, text) = completeness(trace, info);
     said.push((tone, if part.is_some() { format!("All of the recording: {text}") } else { text }));
@@ -58,13 +57,14 @@ pub(super) fn verdicts(
         let text = format!("A budget left calls without a record: {} counted exactly, {unseen}.", info.counted);
         said.push((SentenceTone::Warning, text));
     }
-    said.extend(slowdown_of(trace)?.map(|percent| (SentenceTone::Warning, sentence(&slowdown(percent)))));
+    let high = info.slowdown.filter(|slowdown| slowdown.overhead.is_high());
+    said.extend(high.map(|slowdown| (SentenceTone::Warning, sentence(&slowdown.sentence()))));
     said.extend(has_untimed.then(|| (SentenceTone::Warning, not_timed(&tables.functions, info, part))));
     said.extend(mostly_tracing(tables));
     said.extend(first_functions(&tables.functions).map(|text| (SentenceTone::Plain, text)));
     said.extend(uneven(&tables.functions).map(|text| (SentenceTone::Plain, text)));
     said.extend(balance(tables).map(|text| (SentenceTone::Plain, text)));
-    Ok(said.into_iter().map(|(tone, text)| json!([tone.name(), text])).collect())
+    said.into_iter().map(|(tone, text)| json!([tone.name(), text])).collect()
 }
 
 fn completeness(trace: &TraceSet, info: &Info) -> (SentenceTone, String) {
@@ -109,19 +109,6 @@ fn not_timed(functions: &Table, info: &Info, part: Option<Part>) -> String {
     let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
     let share = 100.0 * unseen as f64 / calls as f64;
     format!("{unseen} calls ({share:.1} %) were not timed{why}: their time is not in here.")
-}
-
-/// The largest slowdown that was told.
-fn slowdown_of(trace: &TraceSet) -> Result<Option<u32>, Error> {
-    let mut most = None;
-    for events in trace.events() {
-        for event in events? {
-            if let EventKind::Slowdown { percent } = event.kind {
-                most = most.max(Some(percent));
-            }
-        }
-    }
-    Ok(most)
 }
 
 /// Functions whose times are to a large part what tracing takes.

@@ -12,22 +12,31 @@ use crate::record::governor::{Living, Report};
 use crate::record::pipeline::Pipeline;
 use crate::record::source::Source;
 
-/// What tracing takes of the programs' CPU time.
-pub fn overhead_metric(id: MetricId) -> Metric {
-    Metric {
+/// What tracing takes of the programs' CPU time, and how many samples of that time tell so; the ids begin with this one.
+pub fn overhead_metrics(id: MetricId) -> [Metric; 2] {
+    let metric = |id, name: &str, exponent, span| Metric {
         id,
-        name: "rtrace/overhead".to_owned(),
+        name: name.to_owned(),
         unit: "#".to_owned(),
         base: Base::Decimal,
-        exponent: -2,
+        exponent,
         scope: Scope::Node,
-        span: Span::Point,
-    }
+        span,
+    };
+    let overhead = metric(id, "rtrace/overhead", -2, Span::Point);
+    [overhead, metric(samples_of(id), "rtrace/overhead_samples", 0, Span::Point)]
 }
 
-/// Hands on what it takes now, in percent.
-pub fn tell_overhead(pipeline: &Pipeline, metric: MetricId, value: f64) {
-    pipeline.send(Item::Samples(vec![Sample { metric, time: host::now(), instance: 0, value }]));
+fn samples_of(overhead: MetricId) -> MetricId {
+    MetricId(overhead.0 + 1)
+}
+
+/// Hands on what it takes now, in percent, and how many samples tell so, where it comes from these.
+pub fn tell_overhead(pipeline: &Pipeline, metric: MetricId, value: f64, samples: Option<u64>) {
+    let (time, instance) = (host::now(), 0);
+    let of_samples = |samples| Sample { metric: samples_of(metric), time, instance, value: samples as f64 };
+    let told = [Sample { metric, time, instance, value }].into_iter().chain(samples.map(of_samples));
+    pipeline.send(Item::Samples(told.collect()));
 }
 
 /// The ends that the recorder holds.
@@ -73,7 +82,7 @@ impl Governing {
                     pipeline.send(Item::Event(Event { time, pid: None, tid: None, kind }));
                 }
                 Report::Estimates(estimates) => source.estimated(estimates)?,
-                Report::Overhead(share) => tell_overhead(pipeline, self.metric, share * 100.0),
+                Report::Overhead(share) => tell_overhead(pipeline, self.metric, share * 100.0, None),
             }
         }
         Ok(())

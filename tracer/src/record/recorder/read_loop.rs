@@ -11,7 +11,7 @@ use super::Recording;
 use super::announcements::Announcements;
 use super::governing::{Governing, tell_overhead};
 use super::members::Members;
-use super::notice::Notice;
+use super::notice::{Notice, TICK};
 use crate::host;
 use crate::record::admission::Limit;
 use crate::record::attach::Attachment;
@@ -43,15 +43,14 @@ pub enum CostWatch<'a> {
     /// The governor, where there is a budget.
     Governor(&'a Governing),
     /// The recorder itself.
-    Notice(&'a mut Notice),
+    Notice(Notice),
 }
 
 impl CostWatch<'_> {
     /// Learns of functions that have probes now.
-    pub fn learn(&mut self, recording: &Recording<'_>, attachment: &mut Attachment) {
-        match self {
-            CostWatch::Governor(governing) => governing.adopt(attachment.hand_over()),
-            CostWatch::Notice(notice) => notice.learn(recording.programs, recording.costs, &attachment.regions),
+    pub fn learn(&self, attachment: &mut Attachment) {
+        if let CostWatch::Governor(governing) = self {
+            governing.adopt(attachment.hand_over());
         }
     }
 }
@@ -91,6 +90,7 @@ impl ReadLoop<'_, '_, '_> {
         read?;
         self.recording.programs.disarm()?;
         drop(ahead);
+        self.tell_cost();
         self.announcements.event_at(disarmed.unwrap_or_else(host::now), None, EventKind::Disarmed);
         for kind in self.watching.finish()? {
             self.announcements.event(kind);
@@ -131,7 +131,7 @@ impl ReadLoop<'_, '_, '_> {
                 ticks += 1;
                 self.sample();
                 self.source.tick()?;
-                self.tell_cost()?;
+                self.tell_cost();
             }
             let ended = self.source.take_ended();
             self.tell_governor(ended);
@@ -220,7 +220,7 @@ impl ReadLoop<'_, '_, '_> {
         let pids = recording.followed.inspected(recording.setup.subject.pids());
         let has_probes = attachment.as_ref().is_some_and(|attachment| attachment.check(&pids).is_ok());
         if let Some(mut attachment) = attachment {
-            self.cost.learn(recording, &mut attachment);
+            self.cost.learn(&mut attachment);
             self.announcements.announce(&late_load.plan, recording.captured, attachment);
         }
         if !has_probes {
@@ -235,17 +235,14 @@ impl ReadLoop<'_, '_, '_> {
     }
 
     /// Says what tracing costs, where no governor does.
-    fn tell_cost(&mut self) -> Result<(), Error> {
-        let CostWatch::Notice(notice) = &mut self.cost else { return Ok(()) };
-        let (programs, living) = (self.recording.programs, self.source.living());
-        let outside = self.source.outside()?;
-        if let Some(overhead) = notice.look(programs, self.source.calls_by_region(), &outside, &living)? {
-            tell_overhead(self.pipeline, self.recording.overhead, overhead.in_percent());
-            if let Some(percent) = notice.worth_saying(overhead) {
-                self.announcements.event(EventKind::Slowdown { percent });
-            }
+    fn tell_cost(&mut self) {
+        let CostWatch::Notice(notice) = &mut self.cost else { return };
+        let Some(ticks) = self.recording.programs.ticks() else { return };
+        let (overhead, ticks) = notice.look(ticks, TICK.as_nanos() as f64);
+        tell_overhead(self.pipeline, self.recording.overhead, overhead.in_percent(), Some(ticks));
+        if let Some(percent) = notice.worth_saying(overhead) {
+            self.announcements.event(EventKind::Slowdown { percent });
         }
-        Ok(())
     }
 
     /// Lets the governor know what runs. `ended`: threads that have ended since it was told last.

@@ -98,10 +98,12 @@ const hues = (() => {
   const hues = new Map();
   const order = libraries.map((_, place) => place).sort((a, b) => (shares.get(b) || 0) - (shares.get(a) || 0) || a - b);
   for (const place of order) {
-    let slot = hash(libraries[place].name.replace(/\.so.*/, "")) % HUES.length;
-    while (taken.has(slot) && taken.size < HUES.length) slot = (slot + 1) % HUES.length;
-    taken.add(slot);
-    hues.set(place, HUES[slot]);
+    const first = hash(libraries[place].name.replace(/\.so.*/, "")) % HUES.length;
+    const free = HUES.map((_, step) => HUES[(first + step) % HUES.length]).filter((hue) => !taken.has(hue));
+    const isApart = (hue) => [...taken].every((other) => Math.min(Math.abs(hue - other), 360 - Math.abs(hue - other)) >= 40);
+    const hue = free.find(isApart) ?? free[0] ?? HUES[first];
+    taken.add(hue);
+    hues.set(place, hue);
   }
   return { of: hues, shares, order };
 })();
