@@ -15,9 +15,12 @@ const FACTOR: f64 = 1.0;
 /// Standard deviations between which the truth is 95 times of 100.
 const SIGMAS: f64 = 1.96;
 
-/// How wrong it may be however many samples there are, as a part of it: a program that is interrupted finds less of its
-/// own in the caches afterwards.
+/// How wrong it may be however many samples there are, as a part of it.
 const UNEXPLAINED: f64 = 0.1;
+
+/// Of the time that programs take for themselves, at least this part is their own, and not that of code which is slower
+/// behind a probe: of what is less, nothing is known.
+const LEAST_OWN: f64 = 0.5;
 
 /// By how much tracing makes the programs' CPU time longer, as a part of what they take for themselves. What programs wait
 /// for does not take longer.
@@ -47,27 +50,43 @@ impl Overhead {
         self.0 > HIGH
     }
 
+    /// From samples of the programs' CPU time that found tracing, and of others. Of these, about as many as are `doubtful`
+    /// found the program's code, but slower than it is without tracing.
+    pub fn sampled(tracing: f64, others: f64, doubtful: f64) -> Overhead {
+        Overhead::of(tracing, (others - doubtful).max(others * LEAST_OWN).max(LEAST_OWN), 0.0)
+    }
+
     /// How many of `samples` of the programs' CPU time found them at work for themselves.
     pub fn own_of(self, samples: f64) -> f64 {
         samples / (1.0 + self.0)
     }
 
-    /// Between which it is, if it was found by so many samples of the programs' CPU time.
-    pub fn range(self, samples: f64) -> [Overhead; 2] {
-        let own = self.own_of(samples).max(1.0);
+    /// Between which it is, if it was found by so many samples of the programs' CPU time of which some are `doubtful`;
+    /// infinite at the end where nothing is known of the most.
+    pub fn range(self, samples: f64, doubtful: f64) -> [Overhead; 2] {
+        let own = self.own_of(samples);
         let tracing = (samples - own).max(1.0);
-        let margin = (SIGMAS * (1.0 / own + 1.0 / tracing).sqrt()).hypot(UNEXPLAINED);
-        [Overhead(self.0 / (1.0 + margin)), Overhead(self.0 * (1.0 + margin))]
+        let margin = (SIGMAS * (1.0 / own.max(1.0) + 1.0 / tracing).sqrt()).hypot(UNEXPLAINED);
+        let least = self.0 / (1.0 + margin) * own / (own + doubtful / 2.0);
+        match doubtful < own {
+            true => [Overhead(least), Overhead(self.0 * (1.0 + margin) * own / (own - doubtful / 2.0))],
+            false => [self, Overhead(f64::INFINITY)],
+        }
     }
 
     /// The same with its range.
-    pub fn with_range(self, samples: f64) -> String {
+    pub fn with_range(self, samples: f64, doubtful: f64) -> String {
         let bound = |Overhead(bound): Overhead| match self.0 {
             FACTOR.. => figure(1.0 + bound),
             _ => figure(bound * 100.0),
         };
-        let [least, most] = self.range(samples).map(bound);
-        format!("{self} ({least} to {most})")
+        match self.range(samples, doubtful) {
+            [_, Overhead(f64::INFINITY)] => format!("more than {self}"),
+            range => {
+                let [least, most] = range.map(bound);
+                format!("about {self} ({least} to {most})")
+            }
+        }
     }
 }
 
@@ -115,9 +134,19 @@ mod tests {
     fn few_samples_say_less_than_many() {
         let overhead = Overhead::percent(2_700.0);
         assert_eq!(overhead.own_of(2_800.0), 100.0);
-        assert_eq!(overhead.with_range(2_800.0), "28 times slower (23 to 34)");
-        assert_eq!(overhead.with_range(112_000.0), "28 times slower (25 to 31)");
-        assert_eq!(Overhead::percent(35.0).with_range(1_350.0), "35 % slower (30 to 41)");
-        assert_eq!(Overhead::default().with_range(1_000.0), "0 % slower (0.0 to 0.0)");
+        assert_eq!(overhead.with_range(2_800.0, 0.0), "about 28 times slower (23 to 34)");
+        assert_eq!(overhead.with_range(112_000.0, 0.0), "about 28 times slower (25 to 31)");
+        assert_eq!(Overhead::percent(35.0).with_range(1_350.0, 0.0), "about 35 % slower (30 to 41)");
+        assert_eq!(Overhead::default().with_range(1_000.0, 0.0), "about 0 % slower (0.0 to 0.0)");
+    }
+
+    #[test]
+    fn code_that_is_slower_behind_probes_is_not_the_programs_own() {
+        let said = |tracing: f64, others: f64, doubtful: f64| {
+            Overhead::sampled(tracing, others, doubtful).with_range(tracing + others, doubtful)
+        };
+        assert_eq!(said(270_000.0, 12_000.0, 2_000.0), "about 28 times slower (23 to 34)");
+        assert_eq!(said(270_000.0, 10_000.0, 9_000.0), "more than 55 times slower");
+        assert_eq!(said(10.0, 0.0, 0.0), "about 21 times slower (7.5 to 62)");
     }
 }

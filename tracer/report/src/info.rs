@@ -64,7 +64,7 @@ pub struct Info {
     pub bytes_per_call: Option<f64>,
     /// By how much tracing made the programs' CPU time longer, in percent; absent where nobody measured it.
     pub overhead_percent: Option<f64>,
-    /// Between which that is, 95 times of 100; absent where it is not known.
+    /// Between which that is, 95 times of 100; absent where it is not known, infinite at the end where the most is not.
     pub overhead_range_percent: Option<[f64; 2]>,
     /// The same for people.
     #[serde(skip)]

@@ -12,31 +12,31 @@ use crate::record::governor::{Living, Report};
 use crate::record::pipeline::Pipeline;
 use crate::record::source::Source;
 
-/// What tracing takes of the programs' CPU time, and how many samples of that time tell so; the ids begin with this one.
-pub fn overhead_metrics(id: MetricId) -> [Metric; 2] {
-    let metric = |id, name: &str, exponent, span| Metric {
+/// What tracing takes of the programs' CPU time, how many samples of that time tell so, and how many of these may be
+/// either; the ids begin with this one.
+pub fn overhead_metrics(id: MetricId) -> [Metric; 3] {
+    let metric = |id, name: &str, exponent| Metric {
         id,
         name: name.to_owned(),
         unit: "#".to_owned(),
         base: Base::Decimal,
         exponent,
         scope: Scope::Node,
-        span,
+        span: Span::Point,
     };
-    let overhead = metric(id, "rtrace/overhead", -2, Span::Point);
-    [overhead, metric(samples_of(id), "rtrace/overhead_samples", 0, Span::Point)]
+    let [samples, doubtful] = [1, 2].map(|place| MetricId(id.0 + place));
+    [
+        metric(id, "rtrace/overhead", -2),
+        metric(samples, "rtrace/overhead_samples", 0),
+        metric(doubtful, "rtrace/overhead_doubtful", 0),
+    ]
 }
 
-fn samples_of(overhead: MetricId) -> MetricId {
-    MetricId(overhead.0 + 1)
-}
-
-/// Hands on what it takes now, in percent, and how many samples tell so, where it comes from these.
-pub fn tell_overhead(pipeline: &Pipeline, metric: MetricId, value: f64, samples: Option<u64>) {
-    let (time, instance) = (host::now(), 0);
-    let of_samples = |samples| Sample { metric: samples_of(metric), time, instance, value: samples as f64 };
-    let told = [Sample { metric, time, instance, value }].into_iter().chain(samples.map(of_samples));
-    pipeline.send(Item::Samples(told.collect()));
+/// Hands on the values of the first of these metrics.
+pub fn tell_overhead(pipeline: &Pipeline, first: MetricId, values: &[f64]) {
+    let time = host::now();
+    let sample = |(place, &value)| Sample { metric: MetricId(first.0 + place), time, instance: 0, value };
+    pipeline.send(Item::Samples((0..).zip(values).map(sample).collect()));
 }
 
 /// The ends that the recorder holds.
@@ -82,7 +82,7 @@ impl Governing {
                     pipeline.send(Item::Event(Event { time, pid: None, tid: None, kind }));
                 }
                 Report::Estimates(estimates) => source.estimated(estimates)?,
-                Report::Overhead(share) => tell_overhead(pipeline, self.metric, share * 100.0, None),
+                Report::Overhead(share) => tell_overhead(pipeline, self.metric, &[share * 100.0]),
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use super::Recording;
 use super::announcements::Announcements;
 use super::governing::{Governing, tell_overhead};
 use super::members::Members;
-use super::notice::{Notice, TICK};
+use super::notice::{Notice, SampledOverhead, TICK};
 use crate::host;
 use crate::record::admission::Limit;
 use crate::record::attach::Attachment;
@@ -238,8 +238,9 @@ impl ReadLoop<'_, '_, '_> {
     fn tell_cost(&mut self) {
         let CostWatch::Notice(notice) = &mut self.cost else { return };
         let Some(ticks) = self.recording.programs.ticks() else { return };
-        let (overhead, ticks) = notice.look(ticks, TICK.as_nanos() as f64);
-        tell_overhead(self.pipeline, self.recording.overhead, overhead.in_percent(), Some(ticks));
+        let calls = self.source.calls_by_region().iter().sum();
+        let SampledOverhead { overhead, samples, doubtful } = notice.look(ticks, calls, TICK.as_nanos() as f64);
+        tell_overhead(self.pipeline, self.recording.overhead, &[overhead.in_percent(), samples, doubtful]);
         if let Some(percent) = notice.worth_saying(overhead) {
             self.announcements.event(EventKind::Slowdown { percent });
         }
