@@ -20,7 +20,10 @@ const UNEXPLAINED: f64 = 0.1;
 
 /// Of the time that programs take for themselves, at least this part is their own, and not that of code which is slower
 /// behind a probe: of what is less, nothing is known.
-const LEAST_OWN: f64 = 0.5;
+const LEAST_OWN: f64 = 2.0 / 3.0;
+
+/// Samples of the programs' own code, at least: one that was nearly found is not none.
+const FEWEST: f64 = 0.5;
 
 /// By how much tracing makes the programs' CPU time longer, as a part of what they take for themselves. What programs wait
 /// for does not take longer.
@@ -53,7 +56,7 @@ impl Overhead {
     /// From samples of the programs' CPU time that found tracing, and of others. Of these, about as many as are `doubtful`
     /// found the program's code, but slower than it is without tracing.
     pub fn sampled(tracing: f64, others: f64, doubtful: f64) -> Overhead {
-        Overhead::of(tracing, (others - doubtful).max(others * LEAST_OWN).max(LEAST_OWN), 0.0)
+        Overhead::of(tracing, (others - doubtful).max(others * LEAST_OWN).max(FEWEST), 0.0)
     }
 
     /// How many of `samples` of the programs' CPU time found them at work for themselves.
@@ -67,9 +70,9 @@ impl Overhead {
         let own = self.own_of(samples);
         let tracing = (samples - own).max(1.0);
         let margin = (SIGMAS * (1.0 / own.max(1.0) + 1.0 / tracing).sqrt()).hypot(UNEXPLAINED);
-        let least = self.0 / (1.0 + margin) * own / (own + doubtful / 2.0);
-        match doubtful < own {
-            true => [Overhead(least), Overhead(self.0 * (1.0 + margin) * own / (own - doubtful / 2.0))],
+        let least = self.0 / (1.0 + margin) * own / (own + doubtful);
+        match doubtful < own / 2.0 {
+            true => [Overhead(least), Overhead(self.0 * (1.0 + margin) * own / (own - doubtful))],
             false => [self, Overhead(f64::INFINITY)],
         }
     }
@@ -145,8 +148,8 @@ mod tests {
         let said = |tracing: f64, others: f64, doubtful: f64| {
             Overhead::sampled(tracing, others, doubtful).with_range(tracing + others, doubtful)
         };
-        assert_eq!(said(270_000.0, 12_000.0, 2_000.0), "about 28 times slower (23 to 34)");
-        assert_eq!(said(270_000.0, 10_000.0, 9_000.0), "more than 55 times slower");
+        assert_eq!(said(270_000.0, 12_000.0, 2_000.0), "about 28 times slower (21 to 38)");
+        assert_eq!(said(270_000.0, 10_000.0, 9_000.0), "more than 42 times slower");
         assert_eq!(said(10.0, 0.0, 0.0), "about 21 times slower (7.5 to 62)");
     }
 }
