@@ -215,11 +215,9 @@ impl Theme {
         format!("{kept}{}", self.glyphs.shades[1].repeat(filled - first))
     }
 
-    /// A curve of values from 0 to the largest of them. Twice the mean reaches the top, too, so that values that are all
-    /// alike are half as high: what catches the eye is what deviates.
-    pub fn curve(self, values: &[u64]) -> String {
-        let mean = values.iter().sum::<u64>() / values.len().max(1) as u64;
-        let most = values.iter().copied().max().unwrap_or(0).max(2 * mean).max(1);
+    /// A curve of values from 0 to the largest of them, or to this one, if it is larger.
+    pub fn curve(self, values: &[u64], top: u64) -> String {
+        let most = values.iter().copied().max().unwrap_or(0).max(top).max(1);
         let cell = |&value: &u64| match value {
             0 => " ",
             value => self.glyphs.rising[(value as f64 / most as f64 * 7.0).round() as usize],
@@ -290,8 +288,8 @@ mod tests {
         let theme = theme(&[("LANG", "C.UTF-8")]);
         assert_eq!([0.0, 0.5, 0.55, 1.0, 7.0].map(|share| theme.gauge(share, 4)), ["", "██", "██▎", "████", "████"]);
         assert_eq!([0.0, 0.25, 1.0].map(|waits| theme.gauge_of_two(0.5, waits, 8)), ["████", "███▒", "▒▒▒▒"]);
-        assert_eq!(theme.curve(&[0, 1, 50, 100]), " ▁▅█");
-        assert_eq!(theme.curve(&[0, 0]), "  ");
-        assert_eq!(theme.curve(&[9, 9]), "▅▅");
+        assert_eq!(theme.curve(&[0, 1, 50, 100], 0), " ▁▅█");
+        assert_eq!(theme.curve(&[0, 0], 0), "  ");
+        assert_eq!(theme.curve(&[9, 9], 18), "▅▅");
     }
 }

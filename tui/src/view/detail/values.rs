@@ -33,7 +33,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, columns: &[OfColumn]) {
     };
     let rows: Vec<[String; 4]> = columns
         .iter()
-        .map(|of| [named(of), of.last(), frequent(of), spread(of, &|calls| theme.curve(calls))])
+        .map(|of| [named(of), of.last(), frequent(of), spread(of, &|calls| theme.curve(calls, 0))])
         .collect();
     let titles = ["value", "last", "most frequent", "distribution"].map(str::to_owned);
     let most = [NAME, VALUE, usize::MAX, usize::MAX];
