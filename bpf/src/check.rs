@@ -27,9 +27,13 @@ impl Programs {
     /// The first sums of these.
     pub fn first_entries(&self, most: usize) -> Vec<u64> {
         let sums = entry_sums(self.is_governed()) as usize;
-        let of_cpus =
-            |sum| (sum..self.entries_seen.len()).step_by(sums).map(|place| self.entries_at(place)).sum::<u64>();
-        (0..sums.min(most)).map(of_cpus).collect()
+        (0..sums.min(most)).map(|sum| self.entries_of(sum)).collect()
+    }
+
+    /// The sum that a region shares.
+    pub fn entries_of(&self, region: usize) -> u64 {
+        let sums = entry_sums(self.is_governed()) as usize;
+        (region % sums..self.entries_seen.len()).step_by(sums).map(|place| self.entries_at(place)).sum()
     }
 
     fn entries_at(&self, place: usize) -> u64 {

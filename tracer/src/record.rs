@@ -8,6 +8,7 @@ pub(crate) mod callers;
 pub(crate) mod contexts;
 pub(crate) mod cpu_clock;
 pub(crate) mod family;
+pub(crate) mod fuse;
 pub(crate) mod gate;
 pub(crate) mod governor;
 pub mod guard;

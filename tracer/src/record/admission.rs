@@ -6,7 +6,7 @@
 //! called later is the governor's.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use rtrace_plan::{Plan, PlannedRegion};
 
 use crate::host;
 use crate::record::attach::{self, Admitted, Closing};
+use crate::record::fuse::too_costly;
 use crate::record::governor::controller;
 use crate::record::overhead::{self, cpu_time};
 use crate::target;
@@ -69,6 +70,11 @@ pub struct Limit<'a> {
 }
 
 impl Limit<'_> {
+    /// The part of the processes' time that recording what is placed at first may take.
+    pub fn most(self) -> f64 {
+        self.budget.share() * controller::LOWER_TO
+    }
+
     /// What is known of functions that nobody has looked at.
     pub fn unknown(self) -> Admitted {
         let processes = self.processes.max(if self.follow { FOLLOWED } else { 1 });
@@ -108,7 +114,7 @@ pub fn admit(programs: &Programs, plan: &Plan, pids: &[u32], limit: Limit<'_>) -
     drop(ahead);
     closing.finish();
     programs.forget_entries()?;
-    admitted.left_out = too_costly(&seen, limit.budget.share());
+    admitted.left_out = too_costly(&seen, limit.most());
     admitted.called = seen.into_keys().collect();
     Ok(admitted)
 }
@@ -121,20 +127,6 @@ pub fn within<'p>(plan: &'p Plan, admitted: Option<&Admitted>) -> Cow<'p, Plan> 
         library.regions.retain(|planned| !admitted.left_out.contains(&planned.region.id));
     }
     Cow::Owned(plan)
-}
-
-/// Those that cost most, so that the others stay within the budget.
-fn too_costly(costs: &HashMap<RegionId, f64>, budget: f64) -> HashSet<RegionId> {
-    let mut cheapest: Vec<(RegionId, f64)> = costs.iter().map(|(&region, &cost)| (region, cost)).collect();
-    cheapest.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let mut sum = 0.0;
-    let fits = |&&(_, cost): &&(RegionId, f64)| {
-        sum += cost;
-        // Tracing is a part of the time that it makes longer.
-        sum / (1.0 + sum) <= budget * controller::LOWER_TO
-    };
-    let number = cheapest.iter().take_while(fits).count();
-    cheapest.into_iter().skip(number).map(|(region, _)| region).collect()
 }
 
 /// The busiest process of each program that runs at all.
@@ -275,9 +267,7 @@ impl Looking<'_> {
 
     /// The hits of these regions so far.
     fn counted(&self, regions: &[&PlannedRegion]) -> Vec<u64> {
-        let last = regions.last().map_or(0, |planned| planned.region.id.index() + 1);
-        let entries = self.programs.first_entries(last);
-        regions.iter().map(|planned| entries[planned.region.id.index() % entries.len()]).collect()
+        regions.iter().map(|planned| self.programs.entries_of(planned.region.id.index())).collect()
     }
 
     /// How long the process is left alone after that many nanoseconds of harm.
@@ -293,14 +283,6 @@ const LEAST_OWN: f64 = 0.02;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_costs_most_is_left_out_until_the_rest_fits() {
-        let costs = HashMap::from([(RegionId(1), 5.0), (RegionId(2), 0.01), (RegionId(3), 0.001), (RegionId(4), 0.02)]);
-        assert_eq!(too_costly(&costs, 0.05), HashSet::from([RegionId(1), RegionId(4)]));
-        assert_eq!(too_costly(&costs, 0.25), HashSet::from([RegionId(1)]));
-        assert_eq!(too_costly(&HashMap::new(), 0.05), HashSet::new());
-    }
 
     #[test]
     fn a_process_that_does_not_run_stands_for_none() {

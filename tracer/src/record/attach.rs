@@ -23,6 +23,7 @@ use rtrace_plan::{Plan, PlannedRegion, Reason, Refusal};
 use rtrace_symbolizer::lines::Lines;
 
 use crate::host;
+use crate::record::fuse::Fuse;
 use crate::stubs::Stubs;
 use crate::target::code::Spot;
 use crate::target::files::Pinned;
@@ -216,6 +217,25 @@ impl Attachment {
         }
     }
 
+    /// Takes out the probes of these regions, which get none before the governor gives them some. Gives the others that lose
+    /// theirs with them.
+    fn take_out(&mut self, regions: &HashSet<RegionId>, closing: &mut Closing) -> Vec<RegionId> {
+        if regions.is_empty() {
+            return Vec::new();
+        }
+        let probes = std::mem::take(&mut self.probes);
+        let together = std::mem::take(&mut self.placed).into_iter().zip(probes);
+        let (gone, stay): (Vec<_>, Vec<_>) =
+            together.partition(|(placed, _)| placed.regions().any(|region| regions.contains(&region)));
+        (self.placed, self.probes) = stay.into_iter().unzip();
+        let (gone, probes): (Vec<Placed>, Vec<Probes>) = gone.into_iter().unzip();
+        closing.close(probes);
+        for throttleable in self.throttleable.iter_mut().filter(|of| regions.contains(&of.region.id)) {
+            throttleable.is_placed = false;
+        }
+        gone.iter().flat_map(Placed::regions).filter(|region| !regions.contains(region)).collect()
+    }
+
     /// The regions with calls, each with its place in the sources, if that is known; `calls`: by region.
     pub fn located(&self, calls: &[u64], lines: &Lines) -> Vec<Definition> {
         let files: HashMap<_, _> = self.placed.iter().map(|placed| (placed.library.id, placed)).collect();
@@ -333,7 +353,7 @@ impl Closing {
 }
 
 /// Places the probes of a plan in these processes, those on its stubs too; where regions are to be throttled, of those that
-/// are `admitted`. A region with a stub cannot be.
+/// are `admitted`, and not called too often for the `fuse` while others are placed. A region with a stub cannot be.
 ///
 /// # Errors
 /// The kernel refuses probes for a reason that has nothing to do with a single site.
@@ -343,9 +363,12 @@ pub fn attach(
     pids: &[u32],
     stubs: Option<&Stubs>,
     admitted: Option<&Admitted>,
+    mut fuse: Option<Fuse<'_>>,
 ) -> Result<Attachment, Error> {
     describe(programs, plan)?;
     let mut attachment = Attachment::default();
+    // Regions whose probes went with those of others.
+    let (mut innocent, mut closing) = (HashSet::new(), Closing::default());
     for (index, planned_library) in plan.libraries.iter().enumerate() {
         let library = Arc::new(planned_library.library.clone());
         let file = Arc::new(Pinned::open(&planned_library.attach_path, planned_library.stamp)?);
@@ -366,9 +389,6 @@ pub fn attach(
         for regions in &groups {
             let mut placing = Placing { programs, path: file.path(), regions, pids, placed: Vec::new() };
             let refused = placing.entries()?;
-            if admitted.is_some() {
-                leave_alone(regions.len());
-            }
             let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
                 true => None,
                 false => {
@@ -400,8 +420,29 @@ pub fn attach(
                 placing.stubs(stub_of)?;
                 attachment.keep(placing, &Arc::new(Pinned::open(&path, None)?), &library);
             }
+            if let Some(fuse) = &mut fuse {
+                leave_alone(regions.len());
+                let placed = attachment.throttleable.iter().filter(|of| of.is_placed).map(|of| &of.region);
+                let costly = fuse.too_costly(placed);
+                innocent.extend(attachment.take_out(&costly, &mut closing));
+            }
         }
     }
+    closing.finish();
+    let is_innocent = |of: &&Throttleable| of.is_placed && innocent.contains(&of.region.id);
+    let again: Vec<&Throttleable> = attachment.throttleable.iter().filter(is_innocent).collect();
+    let mut placed_again = Vec::new();
+    for of_file in again.chunk_by(|a, b| Arc::ptr_eq(&a.file, &b.file)) {
+        for group in of_file.chunks(MOST_TOGETHER) {
+            placed_again.push(place_again(programs, pids, group)?);
+            leave_alone(group.len());
+        }
+    }
+    for Attachment { placed, probes, .. } in placed_again {
+        attachment.placed.extend(placed);
+        attachment.probes.extend(probes);
+    }
+    fuse.map_or(Ok(()), Fuse::end)?;
     Ok(attachment)
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rtrace_bpf::Programs;
+use rtrace_bpf::{Error, Programs};
 use rtrace_model::{CallCost, LEAST_CPU, Region, RegionId};
 
 use crate::record::overhead::{self, CpuMeter};
@@ -43,6 +43,16 @@ impl<'a> Fuse<'a> {
             .collect();
         let own = (used - costs.values().sum::<f64>()).max(used * LEAST_CPU).max(1.0);
         too_costly(&costs.into_iter().map(|(region, cost)| (region, cost / own)).collect(), self.most)
+    }
+
+    /// Ends it: what is recorded is counted from 0.
+    ///
+    /// # Errors
+    /// The counts cannot be written.
+    pub fn end(self) -> Result<(), Error> {
+        let programs = self.programs;
+        drop(self);
+        programs.forget_entries()
     }
 }
 

@@ -37,6 +37,7 @@ use crate::record::callers::{self, CallerFile, Executed, TracedFunctions};
 use crate::record::contexts::{ContextTables, Contexts, FoundContexts};
 use crate::record::cpu_clock::CpuClock;
 use crate::record::family::Followed;
+use crate::record::fuse::Fuse;
 use crate::record::gate::Gate;
 use crate::record::governor::{Governor, GovernorContext};
 use crate::record::jump_candidates;
@@ -350,9 +351,14 @@ impl<'a> Recording<'a> {
         let words = self.programs.words();
         let prepared = Prepared { words, metrics: &counters.metrics, at_return: *at_return };
         self.captured.add(self.programs, plan, &prepared)?;
+        // A command does not run yet.
+        let limit = self.limit().filter(|_| matches!(self.setup.subject, Subject::Processes(_)));
         let attachment = self
             .followed
-            .attach(|pids| attach::attach(self.programs, plan, pids, stubs, admitted))
+            .attach(|pids| {
+                let fuse = limit.map(|limit| Fuse::new(self.programs, limit.costs, limit.most(), pids));
+                attach::attach(self.programs, plan, pids, stubs, admitted, fuse)
+            })
             .context("failed to attach")?;
         for region in attachment.regions.iter().filter(|region| self.is_folded(region)) {
             self.programs.set_level(region.id.0, None)?;
