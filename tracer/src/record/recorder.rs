@@ -97,7 +97,9 @@ pub fn record(
     recording.prime(&admission::within(plan, admitted.as_ref()), &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
-    let mut attachment = recording.attach(plan, setup.stubs, admitted.as_ref())?;
+    // A command does not run yet.
+    let fused = recording.limit().filter(|_| matches!(setup.subject, Subject::Processes(_)));
+    let mut attachment = recording.attach(plan, setup.stubs, admitted.as_ref(), fused)?;
     attachment.check(recording.named()).context("failed to attach")?;
     attachment.check_unchanged()?;
     setup.subject.pids().iter().try_for_each(|&pid| return_sites.drop_changed(pid))?;
@@ -346,17 +348,22 @@ impl<'a> Recording<'a> {
         self.setup.how.budget.map(|budget| Limit { costs, budget, processes, follow })
     }
 
-    fn attach(&self, plan: &Plan, stubs: Option<&Stubs>, admitted: Option<&Admitted>) -> anyhow::Result<Attachment> {
+    /// Places the entry probes. `fused`: nothing is recorded yet, and what costs more than that meanwhile goes at once.
+    fn attach(
+        &self,
+        plan: &Plan,
+        stubs: Option<&Stubs>,
+        admitted: Option<&Admitted>,
+        fused: Option<Limit<'_>>,
+    ) -> anyhow::Result<Attachment> {
         let Setup { counters, at_return, .. } = self.setup;
         let words = self.programs.words();
         let prepared = Prepared { words, metrics: &counters.metrics, at_return: *at_return };
         self.captured.add(self.programs, plan, &prepared)?;
-        // A command does not run yet.
-        let limit = self.limit().filter(|_| matches!(self.setup.subject, Subject::Processes(_)));
         let attachment = self
             .followed
             .attach(|pids| {
-                let fuse = limit.map(|limit| Fuse::new(self.programs, limit.costs, limit.most(), pids));
+                let fuse = fused.map(|limit| Fuse::new(self.programs, limit.costs, limit.most(), pids));
                 attach::attach(self.programs, plan, pids, stubs, admitted, fuse)
             })
             .context("failed to attach")?;

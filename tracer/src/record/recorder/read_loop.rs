@@ -206,7 +206,7 @@ impl ReadLoop<'_, '_, '_> {
         };
         let recording = self.recording;
         let admitted = recording.limit().map(Limit::unknown);
-        let attachment = match recording.attach(&late_load.plan, None, admitted.as_ref()) {
+        let attachment = match recording.attach(&late_load.plan, None, admitted.as_ref(), None) {
             Ok(attachment) => Some(attachment),
             // What is recorded already goes on to be.
             Err(error) if is_of_library(&error) => None,
