@@ -251,7 +251,9 @@ impl Looking<'_> {
         let own = (time - hit(&hits)).max(time * LEAST_OWN).max(1.0);
         let all = since(&begin, &self.counted(regions));
         let harm = hit(&all) + all.iter().sum::<u64>() as f64 * overhead::after(self.limit.costs);
-        thread::sleep(self.pause(harm / cpus + attach::locked_by(sites.len()).as_nanos() as f64));
+        // Who does not run does not wait for a lock.
+        let locked = attach::locked_by(sites.len()).as_nanos() as f64 * cpus.min(1.0);
+        thread::sleep(self.pause(harm / cpus + locked));
         Ok(GroupCounts { is_cut_short: time < LOOK && hits.iter().sum::<u64>() >= ENOUGH, hits, own })
     }
 
