@@ -1,5 +1,6 @@
 //! Clocks on the CPUs, each of which notes where the processes are whenever its CPU has worked for a time.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -11,6 +12,14 @@ use super::clock;
 const MOST_PLACES: u128 = 1 << 18;
 const FEWEST_PLACES: u128 = 1 << 10;
 
+/// Clocks that interrupt each CPU whenever that has worked for so long. They do not run yet.
+///
+/// # Errors
+/// The kernel refuses clocks.
+pub fn of_all_cpus(period: Duration) -> anyhow::Result<Vec<OwnedFd>> {
+    Ok(online_cpus()?.into_iter().map(|cpu| clock(cpu, period)).collect::<Result<_, _>>()?)
+}
+
 /// Lets a clock on each CPU tick whenever that has worked for so long, as long as `meanwhile` takes. There is room for so
 /// many processes, and for the samples of so long; these have their times if that is asked for.
 ///
@@ -21,10 +30,9 @@ pub fn with_clocks<T>(
     (processes, length, keeps_time): (u32, Duration, bool),
     meanwhile: impl FnOnce(Sampling<'_>) -> Result<T, rtrace_bpf::Error>,
 ) -> anyhow::Result<T> {
-    let cpus = online_cpus()?;
     let refused = "failed to sample where CPU time is spent: the kernel refuses a clock for it";
-    let clocks = cpus.iter().map(|&cpu| clock(cpu, period)).collect::<Result<_, _>>().context(refused)?;
-    let ticks = (length.as_nanos() / period.as_nanos().max(1)).saturating_mul(cpus.len() as u128);
+    let clocks = of_all_cpus(period).context(refused)?;
+    let ticks = (length.as_nanos() / period.as_nanos().max(1)).saturating_mul(clocks.len() as u128);
     let places = u32::try_from(ticks.clamp(FEWEST_PLACES, MOST_PLACES)).expect("it is within these bounds");
     let setup = SamplingSetup { processes, places, keeps_time };
     rtrace_bpf::sample(setup, clocks, meanwhile).context("failed to sample where CPU time is spent")

@@ -1,10 +1,9 @@
 //! What a recording is given, and the kernel side that is made ready for it.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 
-use rtrace_bpf::{LoadOptions, Mechanism, Observer, Programs, online_cpus};
+use rtrace_bpf::{LoadOptions, Mechanism, Observer, Programs};
 use rtrace_code::arrival::Keeps;
 use rtrace_code::instruction::Emulation;
 use rtrace_model::CallCost;
@@ -13,7 +12,7 @@ use super::notice::TICK;
 use crate::counters::Counters;
 use crate::host;
 use crate::options::Options;
-use crate::perf;
+use crate::perf::clocks;
 use crate::record::calibration::calibrate;
 use crate::record::guard::Guard;
 use crate::record::late_loads::LateLoads;
@@ -106,7 +105,12 @@ pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     let first_kept = host::first_kept_descriptor();
     let mut programs = Programs::load(&load)?;
     programs.keep_descriptors(first_kept);
-    count_ticks(&mut programs)?;
+    // A governor knows what tracing costs. Where the kernel refuses clocks, that is not known.
+    if setup.how.budget.is_none()
+        && let Ok(clocks) = clocks::of_all_cpus(TICK)
+    {
+        programs.count_ticks(clocks)?;
+    }
     let costs = calibrate(&programs, setup.emulated.steps);
     // What calibration calls has no contexts worth having, and is within no function.
     programs.walk_stacks();
@@ -115,10 +119,4 @@ pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     }
     setup.observer.into_iter().for_each(|observer| programs.guard(observer));
     Ok(Loaded { programs, costs })
-}
-
-/// Has clocks find out what tracing costs. Where the kernel refuses them, that is not known.
-fn count_ticks(programs: &mut Programs) -> Result<(), rtrace_bpf::Error> {
-    let clocks: io::Result<Vec<_>> = online_cpus()?.into_iter().map(|cpu| perf::clock(cpu, TICK)).collect();
-    clocks.map_or(Ok(()), |clocks| programs.count_ticks(clocks))
 }
