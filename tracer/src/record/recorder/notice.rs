@@ -13,6 +13,10 @@ pub const TICK: Duration = Duration::from_nanos(1_017_071);
 /// Percent by which the program's time is longer.
 const WORTH_SAYING: f64 = 50.0;
 
+/// Nanoseconds of tracing between two looks, at least: whoever runs something short does not wait for it, and a budget
+/// would change nothing.
+const LEAST_TRACING: f64 = 100e6;
+
 /// Nanoseconds by which the program's own code is slower for each call: what follows a probe finds less in the caches. It
 /// was 220 to 560 in five programs.
 const SLOWER_BEHIND: f64 = 300.0;
@@ -54,9 +58,11 @@ impl Notice {
     }
 
     /// In percent, the first time that it is worth saying.
-    pub fn worth_saying(&mut self, overhead: Overhead) -> Option<u32> {
+    pub fn worth_saying(&mut self, sampled: SampledOverhead) -> Option<u32> {
+        let SampledOverhead { overhead, samples, .. } = sampled;
         let percent = overhead.in_percent();
-        let is_new = percent > WORTH_SAYING && !self.is_said;
+        let tracing = (samples - overhead.own_of(samples)) * TICK.as_nanos() as f64;
+        let is_new = percent > WORTH_SAYING && tracing > LEAST_TRACING && !self.is_said;
         self.is_said |= is_new;
         is_new.then_some(percent.round() as u32)
     }
@@ -81,10 +87,13 @@ mod tests {
     #[test]
     fn what_is_worth_saying_is_said_once() {
         let mut notice = Notice::new();
-        let percent = |percent| Overhead::percent(percent);
-        assert_eq!(notice.worth_saying(percent(49.0)), None);
-        assert_eq!(notice.worth_saying(percent(80.4)), Some(80));
-        assert_eq!(notice.worth_saying(percent(10.0)), None);
-        assert_eq!(notice.worth_saying(percent(90.0)), None);
+        let mut said = |percent, samples| {
+            notice.worth_saying(SampledOverhead { overhead: Overhead::percent(percent), samples, doubtful: 0.0 })
+        };
+        assert_eq!(said(49.0, 1_000.0), None);
+        assert_eq!(said(400.0, 50.0), None, "the program is too short");
+        assert_eq!(said(80.4, 1_000.0), Some(80));
+        assert_eq!(said(10.0, 1_000.0), None);
+        assert_eq!(said(90.0, 1_000.0), None);
     }
 }

@@ -239,9 +239,10 @@ impl ReadLoop<'_, '_, '_> {
         let CostWatch::Notice(notice) = &mut self.cost else { return };
         let Some(ticks) = self.recording.programs.ticks() else { return };
         let calls = self.source.calls_by_region().iter().sum();
-        let SampledOverhead { overhead, samples, doubtful } = notice.look(ticks, calls, TICK.as_nanos() as f64);
+        let sampled = notice.look(ticks, calls, TICK.as_nanos() as f64);
+        let SampledOverhead { overhead, samples, doubtful } = sampled;
         tell_overhead(self.pipeline, self.recording.overhead, &[overhead.in_percent(), samples, doubtful]);
-        if let Some(percent) = notice.worth_saying(overhead) {
+        if let Some(percent) = notice.worth_saying(sampled) {
             self.announcements.event(EventKind::Slowdown { percent });
         }
     }
