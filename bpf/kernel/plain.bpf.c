@@ -47,7 +47,12 @@ static long look(struct task_struct *task, struct vm_area_struct *area, void *co
 
 static __always_inline void count(struct pt_regs *ctx)
 {
-	bpf_find_vma(bpf_get_current_task_btf(), ctx->sp, look, 0, 0);
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 word;
+
+	/* A kernel that is locked down for confidentiality does not have it. */
+	bpf_probe_read_kernel(&word, sizeof(word), task);
+	bpf_find_vma(task, ctx->sp, look, 0, 0);
 	bpf_loop(1, stop, 0, 0);
 	__sync_fetch_and_add(&enters, 1 + bpf_get_attach_cookie(ctx));
 }

@@ -64,6 +64,12 @@ enum TestFailure {
     Kernel { mechanism: &'static str, source: libbpf_rs::Error },
     #[error("failed to find rtrace's own code among its segments")]
     NotMapped,
+    #[error(
+        "failed to see a call on another thread than the first by {}: this kernel filters by thread instead of by \
+         process, as Linux 6.6 to 6.9 do before they are updated",
+        Mechanism::Multi.name()
+    )]
+    FiltersByThread,
     #[error("failed to see a call by {mechanism}: {enters} enters of 1")]
     Calls { mechanism: &'static str, enters: u64 },
 }
@@ -91,6 +97,15 @@ where
     }
 }
 
+/// Why not 1 call was seen of the one that a thread has made that is not the first.
+fn missed(mechanism: Mechanism, enters: u64) -> TestFailure {
+    match (mechanism, enters) {
+        (Mechanism::Multi, 0) => TestFailure::FiltersByThread,
+        _ => TestFailure::Calls { mechanism: mechanism.name(), enters },
+    }
+}
+
+/// Not on the first thread: see [`TestFailure::FiltersByThread`].
 fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), TestFailure> {
     let name = mechanism.name();
     let error = |source| TestFailure::Kernel { mechanism: name, source };
@@ -114,7 +129,7 @@ fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), TestFailure
             told.send(()).expect("it is waited for");
             Ok(())
         }
-        enters => Err(TestFailure::Calls { mechanism: name, enters }),
+        enters => Err(missed(mechanism, enters)),
     }
 }
 
@@ -146,4 +161,20 @@ unsafe extern "C" fn find_in_program(object: *mut libc::dl_phdr_info, _size: usi
     });
     const ENOUGH: c_int = 1;
     ENOUGH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel that filters by thread sees the calls of the first one, and would miss those of all others.
+    #[test]
+    fn the_call_that_decides_is_not_on_the_first_thread() {
+        // SAFETY: both only return a number.
+        let (process, thread) = unsafe { (libc::getpid(), told(|told| told.send(libc::gettid()))) };
+        assert!(thread.is_ok_and(|thread| thread != process));
+        assert!(missed(Mechanism::Multi, 0).to_string().contains("filters by thread instead of by process"));
+        assert!(missed(Mechanism::Multi, 2).to_string().ends_with("2 enters of 1"));
+        assert!(missed(Mechanism::Single, 0).to_string().ends_with("0 enters of 1"));
+    }
 }

@@ -20,11 +20,14 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 pub fn diagnose() -> Diagnosis {
     let system = rustix::system::uname();
     let mut checks = vec![kernel(&system.release().to_string_lossy(), &system.machine().to_string_lossy())];
-    checks.extend(match Capabilities::effective() {
+    let capabilities = Capabilities::effective();
+    let may_ptrace_all = capabilities.as_ref().is_ok_and(|capabilities| capabilities.allow(Capability::SysPtrace));
+    checks.extend(match capabilities {
         Ok(capabilities) => capabilities_of(capabilities),
         Err(error) => vec![Check::no("capabilities", error.to_string())],
     });
     checks.extend([
+        yama(read_setting("/proc/sys/kernel/yama/ptrace_scope"), may_ptrace_all),
         namespace(privilege::check_namespace()),
         btf(File::open(BTF).map(drop)),
         jit(read_setting("/proc/sys/net/core/bpf_jit_enable")),
@@ -105,6 +108,30 @@ fn capabilities_of(capabilities: Capabilities) -> Vec<Check> {
     ]
 }
 
+/// What the security module Yama leaves of the right to ptrace: `attach` asks the kernel for that.
+fn yama(setting: io::Result<String>, may_ptrace_all: bool) -> Check {
+    let scope = setting.unwrap_or_default();
+    let is_open = match scope.as_str() {
+        "3" => false,
+        "1" | "2" => may_ptrace_all,
+        _ => true,
+    };
+    if is_open {
+        return Check::ok("attach", "running processes can be traced");
+    }
+    let check = Check::note(
+        "attach",
+        format!(
+            "running processes cannot be traced, only what `rtrace run` starts: kernel.yama.ptrace_scope is {scope}"
+        ),
+    );
+    match scope.as_str() {
+        // It stays until the machine is booted again.
+        "3" => check.remedy("set kernel.yama.ptrace_scope to 1 in /etc/sysctl.d, and boot"),
+        _ => check.remedy("sudo sysctl kernel.yama.ptrace_scope=0"),
+    }
+}
+
 fn namespace(checked: Result<(), privilege::Error>) -> Check {
     match checked {
         Ok(()) => Check::ok("process ids", "those of /proc"),
@@ -119,6 +146,7 @@ fn btf(opened: io::Result<()>) -> Check {
     match opened {
         Ok(()) => Check::ok("kernel types", BTF),
         Err(error) => Check::no("kernel types", format!("failed to open `{BTF}`: {error}"))
+            // Types out of a file do not replace them: the kernel itself looks up its tracepoints there.
             .remedy("boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions build theirs"),
     }
 }
@@ -160,8 +188,9 @@ fn lockdown(setting: io::Result<String>) -> Check {
     let mode = setting.split(['[', ']']).nth(1).unwrap_or("unknown");
     match mode {
         "none" => Check::ok("lockdown", "none"),
-        "integrity" => Check::note("lockdown", "integrity: BPF programs may not write to traced processes"),
-        "confidentiality" => Check::note("lockdown", "confidentiality: BPF programs may not read kernel memory"),
+        "integrity" => Check::ok("lockdown", "integrity: forbids nothing that rtrace needs"),
+        "confidentiality" => Check::no("lockdown", "confidentiality: BPF programs may not read kernel memory")
+            .remedy("boot without lockdown=confidentiality"),
         other => Check::note("lockdown", other),
     }
 }
@@ -234,10 +263,23 @@ mod tests {
     fn lockdown_is_read_between_the_brackets() {
         let mode = |text: &str| lockdown(Ok(text.to_owned()));
         assert_eq!(mode("[none] integrity confidentiality").state, CheckResult::Ok);
-        assert!(mode("none [integrity] confidentiality").detail.starts_with("integrity: "));
-        assert!(mode("none integrity [confidentiality]").detail.starts_with("confidentiality: "));
+        assert_eq!(mode("none [integrity] confidentiality").state, CheckResult::Ok);
+        let confidential = mode("none integrity [confidentiality]");
+        assert_eq!(confidential.state, CheckResult::No);
+        assert!(confidential.detail.starts_with("confidentiality: ") && confidential.remedy.is_some());
         assert_eq!(mode("").detail, "unknown");
         assert!(lockdown(absent()).detail.contains("securityfs is not mounted"));
+    }
+
+    #[test]
+    fn yama_takes_attach_away_from_those_without_the_capability() {
+        let of = |scope: &str, may_ptrace_all| yama(Ok(scope.to_owned()), may_ptrace_all);
+        assert_eq!(yama(absent(), false).state, CheckResult::Ok);
+        assert_eq!((of("0", false).state, of("1", true).state), (CheckResult::Ok, CheckResult::Ok));
+        let limited = of("1", false);
+        assert_eq!(limited.state, CheckResult::Note);
+        assert_eq!(limited.remedy.as_deref(), Some("sudo sysctl kernel.yama.ptrace_scope=0"));
+        assert!(of("3", true).remedy.is_some_and(|remedy| remedy.ends_with("and boot")));
     }
 
     #[test]
