@@ -5,9 +5,11 @@
 use std::borrow::Cow;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
+use std::sync::Arc;
 
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
 
+use crate::allowance::Share;
 use crate::error::is_errno;
 use crate::site::{AttachTarget, EVERYWHERE, Role, Site};
 use crate::{Error, Mechanism, Programs};
@@ -15,18 +17,26 @@ use crate::{Error, Mechanism, Programs};
 /// Probes that are in place. Dropping them takes them out.
 #[derive(Debug)]
 pub struct Probes {
-    /// Each with the process that it was placed in.
-    links: Vec<(u32, Link)>,
+    links: Vec<PlacedLink>,
+}
+
+#[derive(Debug)]
+struct PlacedLink {
+    /// The process that it was placed in.
+    pid: u32,
+    _link: Link,
+    /// What it and those placed with it take of what is allowed, if that is limited.
+    _share: Option<Arc<Share>>,
 }
 
 impl Probes {
     pub(crate) fn of(link: Link) -> Probes {
-        Probes { links: vec![(EVERYWHERE, link)] }
+        Probes { links: vec![PlacedLink { pid: EVERYWHERE, _link: link, _share: None }] }
     }
 
     /// Parts with those that were placed in this process.
     pub fn take_of(&mut self, pid: u32) -> Probes {
-        Probes { links: self.links.extract_if(.., |(of, _)| *of == pid).collect() }
+        Probes { links: self.links.extract_if(.., |link| link.pid == pid).collect() }
     }
 
     /// These, too.
@@ -52,7 +62,7 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::Attach`] if the kernel refuses one of the sites, with its cause, or there are not enough
-    /// [descriptors](Programs::keep_descriptors).
+    /// [descriptors](Programs::keep_descriptors); [`Error::Limited`] beyond the [limit](Programs::limit).
     pub fn attach(&self, role: Role, path: &Path, pids: &[u32], sites: &[Site]) -> Result<Probes, Error> {
         let mut links = Vec::new();
         let failed = |source| Error::Attach { path: path.to_owned(), sites: sites.len(), source };
@@ -66,12 +76,23 @@ impl Programs {
             if sites.is_empty() {
                 continue;
             }
+            let share =
+                match &self.allowance {
+                    Some(allowance) => Some(Arc::new(allowance.take(pid, sites.len()).ok_or_else(|| {
+                        Error::Limited { path: path.to_owned(), sites: sites.len(), limit: allowance.limit() }
+                    })?)),
+                    None => None,
+                };
             let attached = match self.mechanism() {
                 Mechanism::Multi => self.attach_multi(role, target, &sites).map(|link| vec![link]),
                 Mechanism::Single => sites.iter().map(|site| self.attach_single(role, target, site)).collect(),
             };
             match attached {
-                Ok(attached) => links.extend(attached.into_iter().map(|link| (pid, link))),
+                Ok(attached) => links.extend(attached.into_iter().map(|link| PlacedLink {
+                    pid,
+                    _link: link,
+                    _share: share.clone(),
+                })),
                 Err(source) if is_errno(&source, libc::ESRCH) => {}
                 Err(source) => return Err(failed(source)),
             }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use libbpf_rs::ErrorKind;
 
+use crate::ProbeLimit;
+
 /// An operation on the kernel side that failed; names the object.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,6 +27,19 @@ pub enum Error {
         sites: usize,
         /// libbpf's error.
         source: libbpf_rs::Error,
+    },
+    /// So many probes are not allowed at a time.
+    #[error(
+        "failed to attach {sites} probes to `{}`: at most {} probes in {} processes are allowed without CAP_SYS_PTRACE",
+        path.display(), limit.sites, limit.processes
+    )]
+    Limited {
+        /// The file.
+        path: PathBuf,
+        /// How many sites were asked for.
+        sites: usize,
+        /// What is allowed.
+        limit: ProbeLimit,
     },
     /// A map, link or iterator could not be used.
     #[error("failed to {action}: {source}")]
@@ -67,10 +82,15 @@ impl Error {
         !self.is_gone() && !self.is_shortage() && source.kind() != ErrorKind::PermissionDenied
     }
 
-    /// Whether there are no descriptors or no memory left for more probes. Those that are in place stay.
+    /// Whether there are no descriptors or no memory left for more probes, or more are not allowed. Those that are in place
+    /// stay.
     pub fn is_shortage(&self) -> bool {
-        let Error::Attach { source, .. } = self else { return false };
-        [libc::EMFILE, libc::ENFILE, libc::ENOMEM].iter().any(|&number| is_errno(source, number))
+        let short_of = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+        match self {
+            Error::Attach { source, .. } => short_of.iter().any(|&number| is_errno(source, number)),
+            Error::Limited { .. } => true,
+            _ => false,
+        }
     }
 
     /// Whether the file is no longer there.
@@ -85,7 +105,7 @@ impl Error {
                 source.to_string()
             }
             Error::Read { source, .. } => source.to_string(),
-            Error::Decode { .. } => self.to_string(),
+            Error::Limited { .. } | Error::Decode { .. } => self.to_string(),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::io::Write as _;
 
+mod allowance;
 mod arrivals;
 mod attach;
 mod calibration;
@@ -52,6 +53,7 @@ pub fn set_verbose(verbose: bool) {
     libbpf_rs::set_print(verbose.then_some((libbpf_rs::PrintLevel::Info, tell)));
 }
 
+pub use allowance::ProbeLimit;
 pub use arrivals::{ArrivalRule, FilePlace, MAX_SITES, Questions, Since};
 pub use attach::Probes;
 pub use calibration::MeasuredCost;

@@ -124,6 +124,7 @@ impl Programs {
             calm: OnceLock::new(),
             journal: None,
             most_descriptors: usize::MAX,
+            allowance: None,
             _lifecycle: lifecycle,
             clocks: Vec::new(),
         })

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use libbpf_rs::{ErrorKind, Iter, Link, MapCore as _, MapFlags, MapHandle};
 
-use crate::Error;
+use crate::allowance::Allowance;
 use crate::journal::Journal;
 use crate::mapped::Mapped;
 use crate::options::{MAX_COUNTERS, MAX_WATCHES, Mechanism};
@@ -18,6 +18,7 @@ use crate::wire::{
     self, ArrivalKey, CallWords, HitTimes, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord,
     ProcessRecord, ReadingRecord, TracedCode, UnlinkedBit,
 };
+use crate::{Error, ProbeLimit};
 
 /// The calls that were running on one thread when recording was switched off.
 #[derive(Clone, Debug)]
@@ -50,6 +51,7 @@ pub struct Programs {
     pub(crate) calm: OnceLock<HitTimes>,
     pub(crate) journal: Option<Journal>,
     pub(crate) most_descriptors: usize,
+    pub(crate) allowance: Option<Arc<Allowance>>,
     pub(crate) _lifecycle: Vec<Link>,
     pub(crate) clocks: Vec<Link>,
 }
@@ -183,6 +185,11 @@ impl Programs {
     /// files that are opened later.
     pub fn keep_descriptors(&mut self, first_kept: usize) {
         self.most_descriptors = first_kept;
+    }
+
+    /// Has no more probes in place at a time from now on.
+    pub fn limit(&mut self, limit: ProbeLimit) {
+        self.allowance = Some(Allowance::new(limit));
     }
 
     /// Withholds from now on what this user could not ptrace: nothing of such a process is recorded.

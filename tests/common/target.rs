@@ -35,6 +35,16 @@ pub struct Target {
 }
 
 impl Target {
+    /// A copy in this folder, where the program finds its library beside it.
+    pub fn copied_to(&self, folder: &Path) -> Target {
+        let copy = |file: &Path| {
+            let copy = folder.join(file.file_name().unwrap());
+            fs::copy(file, &copy).unwrap();
+            copy
+        };
+        Target { program: copy(&self.program), library: self.library.as_deref().map(copy) }
+    }
+
     /// The program built from `tests/targets/<name>.*`, with its library.
     pub fn build(name: &str, flavour: Flavour) -> Target {
         let flags: &[&str] = match flavour {

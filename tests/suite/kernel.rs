@@ -42,6 +42,7 @@ mod stubs;
 mod surroundings;
 mod threads;
 mod typed;
+mod users;
 mod values;
 mod watch;
 mod ways;

@@ -11,6 +11,7 @@
 pub mod counters;
 pub mod flight;
 pub mod host;
+mod limits;
 mod options;
 pub mod peaks;
 pub mod perf;

@@ -22,6 +22,7 @@ use rtrace_plan::Plan;
 use rtrace_signatures::{Book, Request};
 
 use crate::counters::{self, Counters};
+use crate::limits;
 pub use crate::options::Options;
 use crate::rank;
 use crate::record::guard::Guard;
@@ -36,6 +37,7 @@ use crate::target::command::{Inherited, Waiting};
 use crate::target::mapped_files::MappedFiles;
 use crate::target::privilege;
 use crate::target::source_files;
+use crate::target::user::User;
 use crate::target::{self, Target};
 use crate::watch::{self, Watches};
 
@@ -90,6 +92,15 @@ pub enum Error {
     /// Stubs and a budget exclude each other.
     #[error("failed to combine --stubs and --budget: probes on stubs cannot be taken out alone")]
     StubsWithBudget,
+    /// Other users would pay for the probes.
+    #[error("failed to record with --everywhere: missing CAP_SYS_PTRACE")]
+    EverywhereForbidden,
+    /// Ring buffers of this size take too much memory.
+    #[error(
+        "failed to use ring buffers of {0} bytes: at most {max} are allowed without CAP_SYS_PTRACE",
+        max = limits::RING_BYTES
+    )]
+    RingsForbidden(u32),
     /// Parts of what was asked of arguments and results name no function that is traced.
     #[error("failed to find a traced function for `--args {0}`")]
     NoSuchValues(String),
@@ -111,6 +122,8 @@ impl Error {
             Error::NoMechanism(_) => Some("rtrace doctor"),
             Error::Itself(_) => None,
             Error::StubsWithBudget => Some("omit one of them"),
+            Error::EverywhereForbidden => Some("omit --everywhere: other users' programs would hit the probes, too"),
+            Error::RingsForbidden(_) => Some("--buffer 8M"),
             Error::NoSuchValues(_) => Some("`rtrace plan --args` lists the functions whose signature is known"),
             Error::NothingWithin => Some(
                 "name a function of the libraries that --lib names, whose returns are detected; `rtrace plan` lists them",
@@ -137,6 +150,14 @@ pub fn check(pids: &[u32]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses what a caller may not take of the machine who may not ptrace every process.
+fn check_limits(options: &Options) -> Result<(), Error> {
+    if options.everywhere {
+        return Err(Error::EverywhereForbidden);
+    }
+    if options.ring_bytes > limits::RING_BYTES { Err(Error::RingsForbidden(options.ring_bytes)) } else { Ok(()) }
 }
 
 /// The best way to place probes that this kernel has.
@@ -196,14 +217,14 @@ struct Basis<'a> {
 
 impl Basis<'_> {
     fn setup<'s>(&'s self, subject: Subject<'s>, stubs: Option<&'s Stubs>) -> Result<Setup<'s>, privilege::Error> {
-        let observer = match &self.options.user {
-            Some(user) => Some(user.observer()),
-            None => privilege::observer()?,
-        };
+        let caller = privilege::observer()?;
+        let is_limited = caller.is_some();
+        let observer = self.options.user.as_ref().map(User::observer).or(caller);
         Ok(Setup {
             how: self.options,
             subject,
             observer,
+            is_limited,
             mechanism: self.mechanism,
             emulated: self.plan_options.emulated,
             counters: &self.counters,
@@ -241,6 +262,9 @@ impl<'a> FoundTarget<'a> {
         check(program.pids())?;
         if options.stubs.is_some() && options.budget.is_some() {
             return Err(Error::StubsWithBudget.into());
+        }
+        if privilege::observer()?.is_some() {
+            check_limits(options)?;
         }
         let libraries = &options.libraries;
         let (target, able) = thread::scope(|scope| {

@@ -13,18 +13,8 @@ use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
 use crate::common::skip::{Turn, installed};
-use crate::common::target::{Flavour, TRUTH_FUNCTIONS, Target};
+use crate::common::target::{Flavour, Target};
 use crate::common::truth;
-
-/// Copies a target into `folder`, where its program finds its library beside it.
-fn copy_to(folder: &TempDir, target: &Target) -> Target {
-    let copy = |file: &std::path::Path| {
-        let copy = folder.path().join(file.file_name().unwrap());
-        fs::copy(file, &copy).unwrap();
-        copy
-    };
-    Target { program: copy(&target.program), library: target.library.as_deref().map(copy) }
-}
 
 /// Attaches to the waiting program by the library's name, lets it run, and compares.
 fn check(mut waiting: Waiting) {
@@ -56,7 +46,7 @@ fn a_library_in_another_mount_namespace() {
 fn a_library_that_was_deleted() {
     let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();
-    let target = copy_to(&folder, &Target::build("shapes", Flavour::Cet));
+    let target = Target::build("shapes", Flavour::Cet).copied_to(folder.path());
     let waiting = Waiting::start(&mut target.command("nested"));
     fs::remove_file(target.library.unwrap()).unwrap();
     check(waiting);
@@ -66,7 +56,7 @@ fn a_library_that_was_deleted() {
 fn a_library_that_was_replaced() {
     let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();
-    let target = copy_to(&folder, &Target::build("shapes", Flavour::Cet));
+    let target = Target::build("shapes", Flavour::Cet).copied_to(folder.path());
     let waiting = Waiting::start(&mut target.command("nested"));
     let other = Target::build("shapes", Flavour::Plain).library.unwrap();
     let library = target.library.unwrap();
@@ -102,153 +92,6 @@ fn hooks_in_one_program_leave_others_alone() {
     waiting.go();
     let output = waiting.finish();
     assert_eq!(attached.finish().1.trees(), truth::trees(&output.stdout));
-}
-
-/// A folder in which anybody may write.
-fn common_folder() -> TempDir {
-    let folder = TempDir::new().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    folder
-}
-
-/// `rtrace run` in that folder as a user with two capabilities, if that can work; the trace is `trace`.
-fn run_with_two_capabilities(folder: &TempDir) -> Option<Command> {
-    if rtrace_bpf::best_mechanism().ok() != Some(rtrace_bpf::Mechanism::Multi) {
-        println!("skipped: this kernel has no uprobe.multi");
-        return None;
-    }
-    let rtrace = folder.path().join("rtrace");
-    fs::copy(env!("CARGO_BIN_EXE_rtrace"), &rtrace).unwrap();
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-    for set in ["--inh-caps", "--ambient-caps", "--bounding-set"] {
-        command.args([set, "+bpf,+perfmon"]);
-    }
-    command.arg("--").arg(&rtrace).args(["run", "-o"]).arg(folder.path().join("trace"));
-    Some(command)
-}
-
-/// As docs/limits.md says, where many sites share a link.
-#[test]
-fn two_capabilities_suffice() {
-    let Some(_turn) = Turn::take() else { return };
-    let folder = common_folder();
-    let target = copy_to(&folder, &Target::build("shapes", Flavour::Cet));
-    let Some(mut command) = run_with_two_capabilities(&folder) else { return };
-    command.args(["--lib", "libtruth.so", "--"]).arg(&target.program);
-    let output = command.arg("nested").output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(Recording::open(&folder.path().join("trace")).trees(), truth::trees(&output.stdout));
-}
-
-/// Runs three copies of a program one after the other: one that may be recorded, one whose mode this is, and the
-/// first again. Gives the recording.
-fn record_beside_one_with_mode(mode: u32) -> Option<Recording> {
-    let folder = common_folder();
-    let plain = copy_to(&folder, &Target::build("shapes", Flavour::Static));
-    let other = folder.path().join("other");
-    fs::copy(&plain.program, &other).unwrap();
-    fs::set_permissions(&other, fs::Permissions::from_mode(mode)).unwrap();
-    let mut command = run_with_two_capabilities(&folder)?;
-    for library in [&plain.program, &other] {
-        command.arg("--lib").arg(library);
-    }
-    command.args(TRUTH_FUNCTIONS.iter().flat_map(|name| ["--func", name]));
-    command.args([
-        "--everywhere",
-        "--strict",
-        "--",
-        "sh",
-        "-c",
-        "\"$0\" nested; \"$1\" nested >/dev/null; \"$0\" nested",
-    ]);
-    let output = command.arg(&plain.program).arg(&other).output().unwrap();
-    let recording = Recording::open(&folder.path().join("trace"));
-    let told = truth::trees(&output.stdout);
-    assert_eq!(told.len(), 2);
-    // Without a gate, programs run before return sites are in.
-    assert_eq!(recording.trees_as(&told), told, "{output:?}");
-    let is_said = String::from_utf8_lossy(&output.stderr).contains("has privileges that you do not have");
-    let is_blind = |kind: &EventKind| matches!(kind, EventKind::BlindWindow { .. });
-    assert!(!recording.events().iter().any(is_blind), "it would be no news that something is missing");
-    assert_eq!((output.status.code(), is_said), (Some(3), true), "{output:?}");
-    Some(recording)
-}
-
-/// Who may not ptrace a program learns nothing of it, and is told so.
-#[test]
-fn a_program_with_rights_of_its_own_is_not_recorded() {
-    let Some(_turn) = Turn::take() else { return };
-    for mode in [0o4755, 0o2755] {
-        let Some(recording) = record_beside_one_with_mode(mode) else { return };
-        assert_eq!(recording.summary().withheld, 1);
-        let withheld = recording.events().iter().filter(|kind| matches!(kind, EventKind::Withheld { .. }));
-        assert_eq!(withheld.count(), 1);
-    }
-}
-
-/// To root it is a program like others.
-#[test]
-fn root_records_programs_with_rights_of_their_own() {
-    let Some(_turn) = Turn::take() else { return };
-    let folder = common_folder();
-    let target = copy_to(&folder, &Target::build("shapes", Flavour::Static));
-    fs::set_permissions(&target.program, fs::Permissions::from_mode(0o4755)).unwrap();
-    let mut program = Command::new("setpriv");
-    program.args(["--reuid", "65534", "--clear-groups", "--"]).arg(&target.program).arg("nested");
-    let options = ["--lib", target.program.to_str().unwrap(), "--strict"];
-    let functions = TRUTH_FUNCTIONS.iter().flat_map(|name| ["--func", name]);
-    let options: Vec<String> = options.into_iter().chain(functions).map(str::to_owned).collect();
-    let (output, recording) = rtrace::run(&options, &program);
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(recording.trees(), truth::trees(&output.stdout));
-}
-
-/// The command of another user is recorded, and what it may execute with rights of its own is not.
-#[test]
-fn a_command_of_another_user() {
-    let Some(_turn) = Turn::take() else { return };
-    let folder = common_folder();
-    let target = copy_to(&folder, &Target::build("shapes", Flavour::Static));
-    let other = folder.path().join("other");
-    fs::copy(&target.program, &other).unwrap();
-    fs::set_permissions(&other, fs::Permissions::from_mode(0o4755)).unwrap();
-    let libraries = [&target.program, &other].map(|library| library.display().to_string());
-    let options = libraries.iter().flat_map(|library| ["--lib", library]).chain(["--user", "65534"]);
-    let functions = TRUTH_FUNCTIONS.iter().flat_map(|name| ["--func", name]);
-    let options: Vec<String> = options.chain(functions).map(str::to_owned).collect();
-    let mut program = Command::new("sh");
-    program.args(["-c", "id -u >&2; id -G >&2; echo $USER >&2; \"$0\" nested; \"$1\" nested >/dev/null; true"]);
-    let (output, recording) = rtrace::run(&options, program.arg(&target.program).arg(&other));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("65534\n65534\nnobody\n"), "{said}");
-    assert_eq!(recording.trees(), truth::trees(&output.stdout), "{said}");
-    assert_eq!(recording.summary().withheld, 1, "{said}");
-}
-
-/// What rtrace starts beside the command is not root's under sudo.
-#[test]
-fn sinks_and_plug_ins_run_as_who_called_sudo() {
-    let Some(_turn) = Turn::take() else { return };
-    let folder = common_folder();
-    let target = Target::build("shapes", Flavour::Cet);
-    let file = |name: &str| folder.path().join(name).display().to_string();
-    let (sink, plugin) = (file("sink"), file("plugin"));
-    for (options, user) in [(&[][..], "65534 65534"), (&["--helper-user", "root"][..], "0 0")] {
-        let mut rtrace = rtrace::command();
-        rtrace.env("SUDO_UID", "65534").env("SUDO_GID", "65534");
-        rtrace.arg("run").args(target.selection()).args(options);
-        rtrace.args(["--sink", &format!("echo $(id -u) $(id -G) >{sink}; cat >/dev/null")]);
-        rtrace
-            .args(["--metric-plugin", &format!("echo metrics a:node:#; echo $(id -u) $(id -G) >{plugin}; sleep 1000")]);
-        rtrace.arg("-o").arg(file(user)).arg("--").arg(&target.program).arg("nested");
-        let output = rtrace.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        for told in [&sink, &plugin] {
-            assert_eq!(fs::read_to_string(told).unwrap().trim_end(), user);
-            fs::remove_file(told).unwrap();
-        }
-    }
 }
 
 /// A command that runs a program under another one.

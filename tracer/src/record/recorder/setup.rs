@@ -11,6 +11,7 @@ use rtrace_model::CallCost;
 use super::notice::TICK;
 use crate::counters::Counters;
 use crate::host;
+use crate::limits;
 use crate::options::Options;
 use crate::perf::clocks;
 use crate::record::calibration::calibrate;
@@ -48,6 +49,8 @@ pub struct Setup<'a> {
     pub subject: Subject<'a>,
     /// Who may look at the result, unless he may look at every process.
     pub observer: Option<Observer>,
+    /// Whether no more is taken of the machine than [`limits`] says.
+    pub is_limited: bool,
     /// How probes are attached.
     pub mechanism: Mechanism,
     /// What the kernel and the programs do without a single step, as plans were told.
@@ -116,6 +119,9 @@ pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     programs.walk_stacks();
     if !setup.how.within.is_empty() {
         programs.record_within();
+    }
+    if setup.is_limited {
+        programs.limit(limits::PROBES);
     }
     setup.observer.into_iter().for_each(|observer| programs.guard(observer));
     Ok(Loaded { programs, costs })
