@@ -6,31 +6,37 @@ use std::sync::atomic::Ordering;
 use libbpf_rs::{MapCore as _, MapFlags};
 
 use crate::skeleton::rtrace::OpenRtraceSkel;
-use crate::wire::{self, CountedKey, bytes_of};
+use crate::wire::{CountedKey, CountedRecord, bytes_of};
 use crate::{Error, Programs};
 
 /// Regions that can be throttled. 8 bytes each.
 const REGIONS: u32 = 1 << 18;
 
-/// Entries of counted calls: by thread and region. 64 bytes each, when in use.
-const COUNTED: u32 = 1 << 20;
-
-/// Entries read by one system call.
-const BATCH: u32 = 4096;
+/// Entries of counted calls: by thread and region. 36 bytes each, and 64 more when in use.
+const COUNTED: u32 = 1 << 18;
 
 /// Calls of one region on one thread that were counted in windows.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
+    /// Where they are counted.
+    pub place: u32,
     /// Which.
     pub key: CountedKey,
     /// How many so far.
     pub calls: u64,
 }
 
+/// Entries of counted calls that there are.
+pub(crate) fn counts(is_governed: bool) -> usize {
+    if is_governed { COUNTED as usize } else { 1 }
+}
+
 pub(crate) fn configure(open: &mut OpenRtraceSkel) -> libbpf_rs::Result<()> {
     open.maps.rodata_data.as_mut().expect("the programs have read-only data").governed = true;
     open.maps.throttled.set_max_entries(REGIONS)?;
-    open.maps.counted_calls.set_max_entries(COUNTED)
+    open.maps.counts.set_max_entries(COUNTED)?;
+    open.maps.count_places.set_max_entries(COUNTED)?;
+    open.maps.free_counts.set_max_entries(COUNTED)
 }
 
 impl Programs {
@@ -72,26 +78,30 @@ impl Programs {
     }
 
     /// All calls that were counted in windows.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`], [`Error::Decode`].
-    pub fn counted_calls(&self) -> Result<Vec<Counted>, Error> {
-        let entries = self
-            .skel
-            .maps
-            .counted_calls
-            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
-            .map_err(Error::kernel("read counted calls"))?;
-        entries.map(|(key, calls)| Ok(Counted { key: wire::decode(&key)?, calls: count_of(calls) })).collect()
+    pub fn counted_calls(&self) -> Vec<Counted> {
+        let used = self.shared.counts_used.load(Ordering::SeqCst);
+        let counted = (0..used).map_while(|place| Some((place, self.counts.at(place as usize)?)));
+        let counted = counted.map(|(place, entry)| {
+            // SAFETY: the entry is in the mapping. What the kernel side writes meanwhile is one number at a time.
+            let (calls, key) =
+                unsafe { ((&raw const (*entry).calls).read_volatile(), (&raw const (*entry).key).read_volatile()) };
+            Counted { place, key, calls }
+        });
+        counted.filter(|counted| counted.calls > 0).collect()
     }
 
-    /// Frees what was counted under these keys, whose threads have ended.
+    /// Frees these counts, whose threads have ended.
     ///
     /// # Errors
     /// [`Error::Kernel`].
-    pub fn forget_counted<'a>(&self, mut keys: impl Iterator<Item = &'a CountedKey>) -> Result<(), Error> {
-        let map = &self.skel.maps.counted_calls;
-        keys.try_for_each(|key| map.delete(bytes_of(key))).map_err(Error::kernel("forget counted calls"))
+    pub fn forget_counted<'a>(&self, mut counted: impl Iterator<Item = &'a Counted>) -> Result<(), Error> {
+        let maps = &self.skel.maps;
+        let forget = |Counted { place, key, .. }: &Counted| {
+            maps.count_places.delete(bytes_of(key))?;
+            maps.counts.update(&place.to_ne_bytes(), bytes_of(&CountedRecord::default()), MapFlags::ANY)?;
+            maps.free_counts.update(&[], &place.to_ne_bytes(), MapFlags::ANY)
+        };
+        counted.try_for_each(forget).map_err(Error::kernel("forget counted calls"))
     }
 }
 

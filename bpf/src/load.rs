@@ -85,6 +85,8 @@ impl Programs {
         let shared = Shared::of(&mut skel);
         let entries_seen =
             Mapped::of(&skel.maps.entries_seen, entries as usize).map_err(Error::kernel("map the table of entries"))?;
+        let counts = Mapped::of(&skel.maps.counts, governed::counts(options.is_governed))
+            .map_err(Error::kernel("map the table of counts"))?;
 
         let rings = cpus
             .into_iter()
@@ -121,6 +123,7 @@ impl Programs {
             may_wait: most_waiting > 0,
             shared,
             entries_seen,
+            counts,
             calm: OnceLock::new(),
             journal: None,
             most_descriptors: usize::MAX,

@@ -15,8 +15,8 @@ use crate::mapped::Mapped;
 use crate::options::{MAX_COUNTERS, MAX_WATCHES, Mechanism};
 use crate::skeleton::rtrace::RtraceSkel;
 use crate::wire::{
-    self, ArrivalKey, CallWords, HitTimes, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord,
-    ProcessRecord, ReadingRecord, TracedCode, UnlinkedBit,
+    self, ArrivalKey, CallWords, CountedRecord, HitTimes, Limit, LocationRecord, LossKey, OpenCallRecord,
+    OpenThreadRecord, ProcessRecord, ReadingRecord, TracedCode, UnlinkedBit,
 };
 use crate::{Error, ProbeLimit};
 
@@ -48,6 +48,7 @@ pub struct Programs {
     pub(crate) may_wait: bool,
     pub(crate) shared: Shared,
     pub(crate) entries_seen: Mapped<u64>,
+    pub(crate) counts: Mapped<CountedRecord>,
     pub(crate) calm: OnceLock<HitTimes>,
     pub(crate) journal: Option<Journal>,
     pub(crate) most_descriptors: usize,
@@ -69,6 +70,7 @@ pub(crate) struct Shared {
     closing: &'static AtomicU32,
     open_is_last: &'static AtomicU32,
     pub(crate) window_is_open: &'static AtomicU32,
+    pub(crate) counts_used: &'static AtomicU32,
     open_first: &'static AtomicU32,
     pub(crate) stepped_returns: &'static AtomicU64,
     pub(crate) clock_ticks: [&'static AtomicU64; 2],
@@ -113,6 +115,7 @@ impl Shared {
                 looked_at: AtomicU32::from_ptr(&raw mut bss.looked_at),
                 has_met_breakpoint: AtomicU32::from_ptr(&raw mut bss.has_met_breakpoint),
                 last_path: AtomicU32::from_ptr(&raw mut bss.last_path),
+                counts_used: AtomicU32::from_ptr(&raw mut bss.counts_used),
                 estimates: bss.estimates.each_mut().map(|count| AtomicU64::from_ptr(count)),
                 accesses_seen: bss.accesses_seen.each_mut().map(|count| AtomicU64::from_ptr(count)),
             }

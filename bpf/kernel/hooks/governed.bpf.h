@@ -14,19 +14,43 @@
 /* Provided by the includer: the thread that runs, which gets a location with its first hit; null where it has none. */
 static struct rt_thread *located_thread(struct task_struct *task, u32 region);
 
+/* An entry for the calls of a thread; null where there is none left. */
+static __always_inline struct rt_counted *new_count(const struct rt_counted_key *key)
+{
+	struct rt_counted *counted;
+	u32 place;
+
+	if (bpf_map_pop_elem(&free_counts, &place))
+		place = __sync_fetch_and_add(&counts_used, 1);
+	counted = bpf_map_lookup_elem(&counts, &place);
+	if (!counted) {
+		/* Else the number would wrap around one day. */
+		__sync_fetch_and_add(&counts_used, -1);
+		return 0;
+	}
+	if (bpf_map_update_elem(&count_places, key, &place, BPF_NOEXIST)) {
+		bpf_map_push_elem(&free_counts, &place, 0);
+		return 0;
+	}
+	counted->key = *key;
+	return counted;
+}
+
 static __noinline void count_call(u32 region)
 {
 	struct rt_thread *thread = located_thread(bpf_get_current_task_btf(), region);
 	struct rt_counted_key key = { .region = region };
-	u64 *calls, first = 1;
+	struct rt_counted *counted;
+	u32 *place;
 
 	if (!thread)
 		return;
 	key.location = thread->location;
-	calls = bpf_map_lookup_elem(&counted_calls, &key);
-	if (calls)
-		++*calls; /* its thread alone writes it */
-	else if (bpf_map_update_elem(&counted_calls, &key, &first, BPF_NOEXIST))
+	place = bpf_map_lookup_elem(&count_places, &key);
+	counted = place ? bpf_map_lookup_elem(&counts, place) : new_count(&key);
+	if (counted)
+		++counted->calls; /* its thread alone writes it */
+	else
 		count_loss(region, RT_LOSS_NO_MEMORY);
 }
 

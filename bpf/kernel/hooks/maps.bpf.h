@@ -113,6 +113,7 @@ volatile u32 has_met_breakpoint;
 /* Whether a call ran on a stack that is not its thread's own. */
 volatile u32 has_foreign_calls;
 
+u32 counts_used;
 u32 last_location;
 u32 last_space;
 
@@ -289,7 +290,27 @@ struct {
 	__type(value, u64);
 } throttled_cost SEC(".maps");
 
-HASH_MAP(counted_calls, struct rt_counted_key, u64, 1);
+/*
+ * What is counted of throttled regions, from the first entry on. User space reads this many times a second; a walk
+ * through the buckets of a hash table would take milliseconds, and the caches of what is traced.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rt_counted);
+} counts SEC(".maps");
+
+/* Where a thread's calls of a region are among them. */
+HASH_MAP(count_places, struct rt_counted_key, u32, 1);
+
+/* Those whose thread has ended, to be used again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} free_counts SEC(".maps");
 
 /* By path id; their number is set before loading. */
 ARRAY_MAP(paths, struct rt_path, 1);

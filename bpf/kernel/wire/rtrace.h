@@ -294,6 +294,12 @@ struct rt_counted_key {
 	u32 region;
 };
 
+/* Calls that were only counted; 0 where the entry is free. */
+struct rt_counted {
+	struct rt_counted_key key;
+	u64 calls;
+};
+
 /* What one counter counted during a call; a record of a call ends in one of each counter. */
 struct rt_reading {
 	u64 inclusive;
@@ -581,7 +587,7 @@ _Static_assert(sizeof(struct rt_path) == 480, "path");
 _Static_assert(sizeof(struct rt_arrival_key) == 16, "key of a return address");
 _Static_assert(sizeof(struct rt_primed_key) == 24, "key of a return address in a file");
 _Static_assert(sizeof(struct rt_question) == 72, "record of a return address");
-_Static_assert(sizeof(struct rt_counted_key) == 8, "key of counted calls");
+_Static_assert(sizeof(struct rt_counted) == 16, "counted calls");
 _Static_assert(RT_FRAMES == RT_FRAMES_NEAR + RT_FRAMES_FAR, "frames of a thread");
 
 #endif

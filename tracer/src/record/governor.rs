@@ -540,11 +540,11 @@ impl<'a> Governor<'a> {
     fn take_in(&mut self, window: Window, regions: &HashSet<RegionId>) -> Result<(), Error> {
         // In this order, so that of a thread that has ended all is counted.
         let ended = std::mem::take(&mut self.living().ended);
-        let counted = self.context.programs.counted_calls()?;
+        let counted = self.context.programs.counted_calls();
         let cost_of = |id| self.regions.get(&id).filter(|_| regions.contains(&id)).map(|region| region.count);
         self.estimator.add(&counted, window, cost_of);
         let gone: HashSet<u32> = ended.iter().map(|location| location.0).collect();
-        let past = counted.iter().map(|place| &place.key).filter(|key| gone.contains(&key.location));
+        let past = counted.iter().filter(|counted| gone.contains(&counted.key.location));
         self.context.programs.forget_counted(past)
     }
 

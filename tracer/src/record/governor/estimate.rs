@@ -172,7 +172,7 @@ impl Estimator {
     pub fn add(&mut self, counted: &[Counted], window: Window, cost_of: impl Fn(RegionId) -> Option<f64>) {
         let mut hits: HashMap<u32, Vec<(u32, f64)>> = HashMap::new();
         let mut costs: HashMap<u32, f64> = HashMap::new();
-        for Counted { key: CountedKey { location, region }, calls: now } in counted {
+        for Counted { key: CountedKey { location, region }, calls: now, .. } in counted {
             let more = now.saturating_sub(self.counted.insert((*location, *region), *now).unwrap_or_default());
             if more > 0 {
                 hits.entry(*region).or_default().push((*location, more as f64));

@@ -53,7 +53,7 @@ impl Simulated {
             self.counted += hits;
             self.now = window.to;
             let key = CountedKey { location: LOCATION, region: REGION.0 };
-            let counted = Counted { key, calls: self.counted };
+            let counted = Counted { place: 0, key, calls: self.counted };
             self.estimator.add(&[counted], window, |_| Some(self.measured));
         }
         self
@@ -125,7 +125,8 @@ fn threads_share_what_is_known_of_a_region() {
     let mut estimator = Estimator::default();
     estimator.throttle([REGION].into_iter(), 0);
     for turn in 1..=20 {
-        let of = |location, calls| Counted { key: CountedKey { location, region: REGION.0 }, calls: calls * turn };
+        let of =
+            |location, calls| Counted { place: 0, key: CountedKey { location, region: REGION.0 }, calls: calls * turn };
         let window = Window { from: turn * 100 * MS, to: turn * 100 * MS + MS };
         estimator.add(&[of(1, 30), of(2, 10)], window, |_| Some(0.0));
     }
