@@ -306,10 +306,12 @@ fn close<T: Send>(probes: Vec<T>, together: usize) {
     let threads = probes.len().min(together);
     let rest = Mutex::new(probes.into_iter());
     let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || while next().map(drop).is_some() {};
     thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| while next().map(drop).is_some() {});
+        for _ in 1..threads {
+            scope.spawn(work);
         }
+        work();
     });
 }
 
