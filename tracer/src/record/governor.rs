@@ -176,6 +176,8 @@ pub struct Governor<'a> {
     paced: u64,
     /// Seconds for which the probes of the last window locked each process.
     stalled: f64,
+    /// What this thread had used of CPU time when a window was chosen last, in nanoseconds.
+    worked: u64,
     /// Windows that are over, whose probes are on their way out.
     past: Vec<(HashSet<RegionId>, Closing)>,
     /// How many regions the next one has, and the first of them.
@@ -210,6 +212,7 @@ impl<'a> Governor<'a> {
             looked: None,
             paced: 0,
             stalled: 0.0,
+            worked: 0,
             past: Vec::new(),
             in_window: FIRST_IN_WINDOW,
             first_in_window: RegionId(0),
@@ -230,6 +233,7 @@ impl<'a> Governor<'a> {
         self.meter.since_last(&self.pids());
         (self.begin, self.ticked) = (Instant::now(), Instant::now());
         self.paced = self.context.programs.throttled_cost()?;
+        self.worked = overhead::thread_time();
         while !is_over.load(Ordering::Relaxed) {
             let tick = if self.changed.elapsed() < UNSETTLED { SHORT_TICK } else { TICK };
             let until_window = self.window_at.saturating_duration_since(Instant::now()).max(WINDOW);
@@ -485,16 +489,24 @@ impl<'a> Governor<'a> {
         Ok(())
     }
 
-    /// Chooses when the next window is due, by what was spent in and after the last one, which began then.
+    /// Chooses when the next window is due, by what was spent in and after the last one, which began then: by hits, and by
+    /// placing and taking out probes, for which the processes wait and rtrace works.
     fn pace(&mut self, begin: Instant) -> Result<(), Error> {
         let spent = self.context.programs.throttled_cost()?;
         let hits = spent.saturating_sub(std::mem::replace(&mut self.paced, spent)) as f64 / 1e9;
-        let more = hits + self.stalled * self.cpu;
+        let now = overhead::thread_time();
+        let worked = (now - std::mem::replace(&mut self.worked, now)) as f64 / 1e9;
+        // Others take the probes out, which is half of the work.
+        let taken_out = self.stalled / 2.0 * self.context.followed.pids().len() as f64;
+        let placing = self.stalled * self.cpu + worked + taken_out;
+        let more = hits + placing;
         let budget = self.context.budget.share();
         let share = (USED * budget - self.recorded() / self.cpu.max(LEAST_CPU)).max(WINDOWS_SHARE * budget);
         let pause = more / (share * self.left_by_vain().max(0.1));
-        // Many short windows say more than few long ones; but on a busy machine, the programs may not run for some milliseconds.
-        let longer = (WINDOW_PERIOD.as_secs_f64() / pause.max(f64::MIN_POSITIVE)).min(2.0);
+        // Hits say something, placing says nothing. But half of the calls of few long windows say less than those of many short ones,
+        // and only where the budget is not the limit there may be more.
+        let spare = WINDOW_PERIOD.as_secs_f64() / pause.max(f64::MIN_POSITIVE);
+        let longer = (placing / hits.max(f64::MIN_POSITIVE)).max(spare).clamp(0.5, 2.0);
         self.window = self.window.mul_f64(longer).clamp(WINDOW, LONGEST_WINDOW);
         let pause = Duration::from_secs_f64(pause.min(LONGEST_PERIOD.as_secs_f64())).max(WINDOW_PERIOD);
         // Evenly spread, so that windows do not beat with what the program does.

@@ -118,12 +118,20 @@ impl CpuMeter {
 /// CPU time of a process in nanoseconds; none if it has ended.
 pub fn cpu_time(pid: u32) -> Option<u64> {
     let mut clock = 0;
+    // SAFETY: the pointer is valid for the call, which does not keep it.
+    let is_known = unsafe { libc::clock_getcpuclockid(pid.cast_signed(), &raw mut clock) == 0 };
+    is_known.then(|| time_of(clock)).flatten()
+}
+
+/// CPU time of the calling thread in nanoseconds.
+pub fn thread_time() -> u64 {
+    time_of(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
+}
+
+fn time_of(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both pointers are valid for the calls, which keep neither.
-    let is_known = unsafe {
-        libc::clock_getcpuclockid(pid.cast_signed(), &raw mut clock) == 0
-            && libc::clock_gettime(clock, &raw mut time) == 0
-    };
+    // SAFETY: as above.
+    let is_known = unsafe { libc::clock_gettime(clock, &raw mut time) == 0 };
     is_known.then(|| time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }
 
