@@ -138,6 +138,26 @@ fn what_is_hot_before_is_never_recorded() {
     assert!(!trace.summary().unwrap().is_complete());
 }
 
+/// What is called only while probes are placed costs as much then as what is called later, and nobody had looked at it.
+#[test]
+fn what_is_hot_only_while_probes_are_placed_is_throttled_from_the_beginning() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("placed", Flavour::Exporting);
+    let waiting = Waiting::start(&mut target.command(""));
+    let selection = ["--lib", "exe", "--func", "hot", "--func", "quiet_*", "--budget", "5%"].map(str::to_owned);
+    let attached = Attached::start(waiting.pid(), &selection);
+    let calls = truth(&waiting.finish().stdout)["hot"];
+    let folder = attached.leave();
+    let trace = open(folder.path());
+    assert!(calls > 10_000, "{calls} calls are not hot");
+    let throttled = trace.events().flat_map(Result::unwrap).filter_map(|event| match event.kind {
+        EventKind::Level { name, to: Level::Off, .. } => Some(name),
+        _ => None,
+    });
+    assert_eq!(throttled.collect::<Vec<_>>(), ["hot"]);
+    assert!(!trace.summary().unwrap().is_complete());
+}
+
 /// A budget that is never reached changes nothing: that of `attach` by default does not in a program that calls little.
 #[test]
 fn within_the_budget_all_is_exact() {
