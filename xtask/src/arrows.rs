@@ -1,10 +1,10 @@
 //! Which package may import which: the arrows of ARCHITECTURE.md. None runs back up, and what is known of the
 //! processor and of the kernel stays in one room each.
 
-use std::fs;
-
 use anyhow::{Context as _, Result};
 use toml::{Table, Value};
+
+use crate::files;
 
 /// The folder of each package, with the folders of those that it may import.
 const ARROWS: [(&str, &[&str]); 13] = [
@@ -82,7 +82,7 @@ fn imports<'a>(workspace: &'a Table, named: &[&str]) -> Vec<&'a str> {
 
 fn manifest(folder: &str) -> Result<Table> {
     let path = crate::root().join(folder).join("Cargo.toml");
-    let text = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let text = files::read(&path)?;
     text.parse::<Table>().with_context(|| format!("failed to parse `{}`", path.display()))
 }
 

@@ -16,18 +16,17 @@ pub mod tracer;
 mod values;
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use self::figures::{Goal, Ratios};
 use self::library::FUNCTIONS;
 use self::subject::{WORKS, Worker};
 use self::tracer::{BenchSelection, Tools};
-use crate::{packages, process};
+use crate::{files, packages, process};
 
 /// What can be measured alone, by name.
 pub const PARTS: [&str; 8] = ["loop", "counters", "values", "libraries", "programs", "many", "budget", "corrected"];
@@ -47,15 +46,13 @@ struct BenchLine {
 /// Measures these parts and prints them; without any, measures all and writes `docs/benchmarks.md`.
 pub fn run(rounds: u32, parts: &[String]) -> Result<()> {
     packages::require(&[packages::BUILD, packages::BENCH].concat())?;
-    process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace-cli"]))?;
+    let rtrace = process::release()?;
     process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace-bpf", "--example", "nothing"]))?;
-    let release = process::target_directory().join("release");
-    let folder = process::target_directory().join("bench");
-    fs::create_dir_all(&folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
+    let folder = files::folder(process::target_directory().join("bench"))?;
     let bench = Bench {
         tools: Tools {
-            rtrace: release.join("rtrace"),
-            nothing: release.join("examples/nothing"),
+            nothing: rtrace.with_file_name("examples").join("nothing"),
+            rtrace,
             trace: folder.join("trace"),
         },
         program: compile("bench", &["-pthread", "-fopenmp"], &["-lfftw3", "-lm"], &folder)?,
@@ -82,9 +79,7 @@ pub fn run(rounds: u32, parts: &[String]) -> Result<()> {
     if !parts.is_empty() {
         return Ok(());
     }
-    let path = crate::root().join("docs/benchmarks.md");
-    fs::create_dir_all(path.parent().expect("it lies in a folder")).context("failed to create `docs`")?;
-    fs::write(&path, page).with_context(|| format!("failed to write `{}`", path.display()))
+    files::write(&crate::root().join("docs/benchmarks.md"), page)
 }
 
 /// Compiles one of the programs of the tests; `libraries` as the linker wants them.
@@ -226,7 +221,7 @@ impl Bench {
 fn page(lines: &[BenchLine], rounds: u32) -> Result<String> {
     let kernel = process::output(Command::new("uname").arg("-r"))?;
     let bpftrace = process::output(Command::new("bpftrace").arg("--version"))?;
-    let cpus = fs::read_to_string("/proc/cpuinfo").context("failed to read `/proc/cpuinfo`")?;
+    let cpus = files::read(Path::new("/proc/cpuinfo"))?;
     let cpu = cpus.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
     let mut page = format!(
         "# Benchmarks\n\nWritten by `cargo xtask bench` on Linux {}, {}, with {}. Values are the median of {rounds} paired \

@@ -1,15 +1,14 @@
 //! `cargo xtask demo`: from a clone to a trace of a running program that was not prepared for it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use crate::running::Running;
-use crate::{packages, process};
+use crate::{files, packages, process};
 
 /// How long the program would run if it were not ended.
 const SECONDS: &str = "20";
@@ -18,10 +17,8 @@ const SECONDS: &str = "20";
 /// program computed what it computes untraced.
 pub fn run() -> Result<()> {
     packages::require(&[packages::BUILD, packages::DEMO].concat())?;
-    process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace-cli"]))?;
-    let rtrace = process::target_directory().join("release/rtrace");
-    let folder = process::target_directory().join("demo");
-    fs::create_dir_all(&folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
+    let rtrace = process::release()?;
+    let folder = files::folder(process::target_directory().join("demo"))?;
     let program = compile(&folder)?;
     let untraced = process::output(Command::new(&program).arg("1"))?;
 
@@ -30,7 +27,7 @@ pub fn run() -> Result<()> {
     println!("$ {} &", process::shown(command.arg(SECONDS)));
     let running = Running::listen(&mut command, |child| child.stdout.take())?;
     sleep(Duration::from_secs(1));
-    let trace = empty_directory(folder.join("fftw.rtrace"))?;
+    let trace = files::removed(folder.join("fftw.rtrace"))?;
     process::run(
         Command::new(&rtrace)
             .args(["attach", "-p", &running.pid().to_string(), "--lib", "libfftw3.so"])
@@ -59,16 +56,6 @@ fn compile(folder: &Path) -> Result<PathBuf> {
         Command::new("gcc").args(["-O2", "-o"]).arg(&program).arg(source).args(["-lfftw3", "-lm", "-pthread"]),
     )?;
     Ok(program)
-}
-
-/// The trace of an earlier demonstration goes.
-fn empty_directory(path: PathBuf) -> Result<PathBuf> {
-    match fs::remove_dir_all(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("failed to remove `{}`", path.display()))
-        }
-        _ => Ok(path),
-    }
 }
 
 fn say_where(rtrace: &Path, trace: &Path) {

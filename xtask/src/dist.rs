@@ -116,20 +116,3 @@ fn build(release: &Release, source: &Path, target: &Path) -> Result<()> {
 fn folder() -> PathBuf {
     process::target_directory().join("packages")
 }
-
-/// An empty folder of that path.
-fn emptied(folder: PathBuf) -> Result<PathBuf> {
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("failed to remove `{}`", folder.display()))?;
-    }
-    fs::create_dir_all(&folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
-    Ok(folder)
-}
-
-/// Writes a file, and its folders.
-fn write(file: &Path, content: impl AsRef<[u8]>) -> Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(file, content))
-        .with_context(|| format!("failed to write `{}`", file.display()))
-}

@@ -4,13 +4,12 @@
 //! Inputs that led somewhere new stay in `target/fuzz/corpus` and are where the next run begins;
 //! those that broke something are put into `target/fuzz/findings`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::{packages, process};
+use crate::{files, packages, process};
 
 /// The programs of the package in `fuzz/`.
 pub const TARGETS: [&str; 6] = ["elf", "plan", "signatures", "stack", "trace", "wire"];
@@ -103,13 +102,11 @@ fn search(name: &str, seconds: u64) -> Result<()> {
     }
     let result = process::run(fuzzer.env("TMPDIR", &temporary).env("RUST_BACKTRACE", "1"));
     // The fuzzer ends without tidying up.
-    fs::remove_dir_all(&temporary).with_context(|| format!("failed to remove `{}`", temporary.display()))?;
+    files::removed(temporary)?;
     result
 }
 
 /// A folder of what fuzzing needs and leaves.
 fn folder(name: &str) -> Result<PathBuf> {
-    let folder = process::target_directory().join("fuzz").join(name);
-    fs::create_dir_all(&folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
-    Ok(folder)
+    files::folder(process::target_directory().join("fuzz").join(name))
 }

@@ -4,12 +4,11 @@
 //! `fuzz/` or a file that is named for tests. Strings that look like comments are not recognised.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
-use crate::files::{collect, has_extension};
+use crate::files::{self, collect, has_extension};
 
 /// Packages that lie within another one's folder come first.
 const PACKAGES: [&str; 14] = [
@@ -91,7 +90,7 @@ fn without_tests(text: &str) -> String {
 }
 
 fn read(file: &Path) -> Result<SourceText> {
-    let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
+    let text = files::read(file)?;
     Ok((file.strip_prefix(crate::root()).unwrap_or(file).to_owned(), text))
 }
 

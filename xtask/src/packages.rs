@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use crate::process;
 
@@ -72,6 +72,15 @@ pub const SOAK: &[&str] = &[
 /// Whether this process may install packages and trace.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Refuses to go on where this process is not root, which alone may do that.
+///
+/// # Errors
+/// It is not.
+pub fn require_root(action: &str) -> Result<()> {
+    ensure!(is_root(), "failed to {action}\n\nhint: run it as root");
+    Ok(())
 }
 
 /// Installs what of `packages` is missing.

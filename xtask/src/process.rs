@@ -1,7 +1,8 @@
 //! Commands that are shown before they run, and must succeed.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -25,6 +26,26 @@ pub fn run(command: &mut Command) -> Result<()> {
         bail!("failed to run `{}`: {status}", shown(command));
     }
     Ok(())
+}
+
+/// The optimised rtrace of these sources, built.
+pub fn release() -> Result<PathBuf> {
+    run(&mut cargo(&["build", "--release", "--package", "rtrace-cli"]))?;
+    Ok(target_directory().join("release/rtrace"))
+}
+
+/// Runs `command` and shows each line that it prints as it comes, for `hear` to look at. Whether it succeeds is told.
+pub fn listen(command: &mut Command, mut hear: impl FnMut(&str)) -> Result<bool> {
+    println!("$ {}", shown(command));
+    let started = command.stdout(Stdio::piped()).spawn();
+    let mut child = started.with_context(|| format!("failed to start `{}`", shown(command)))?;
+    for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n') {
+        let line = line.with_context(|| format!("failed to read what `{}` prints", shown(command)))?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{}", line.trim_end());
+        hear(line.trim_end());
+    }
+    Ok(child.wait().with_context(|| format!("failed to wait for `{}`", shown(command)))?.success())
 }
 
 /// Runs `command` and gives what it prints.

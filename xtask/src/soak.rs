@@ -76,16 +76,11 @@ struct CycleSums {
 /// # Errors
 /// Something was not as promised.
 pub fn run(options: &SoakOptions) -> Result<()> {
-    if !packages::is_root() {
-        bail!("failed to trace servers\n\nhint: run it as root");
-    }
+    packages::require_root("trace servers")?;
     packages::require(&[packages::BUILD, packages::SOAK].concat())?;
     let rtrace = match &options.rtrace {
         Some(path) => path.canonicalize().context("failed to find rtrace")?,
-        None => {
-            process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace-cli"]))?;
-            process::target_directory().join("release/rtrace")
-        }
+        None => process::release()?,
     };
     let folder = Folder(std::env::temp_dir().join(format!("rtrace-soak-{}", std::process::id())));
     let mut faults = 0;

@@ -1,10 +1,8 @@
 //! `cargo xtask test`: all tests of the workspace, on a machine that may have nothing but Rust.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::counts::Counts;
 use crate::{packages, process, python};
@@ -32,16 +30,8 @@ pub fn run() -> Result<()> {
 }
 
 fn run_tests() -> Result<(Counts, bool)> {
-    let mut cargo = process::cargo(&["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
-    println!("$ {}", process::shown(&cargo));
-    let mut child = cargo.stdout(Stdio::piped()).spawn().context("failed to start cargo")?;
     let mut counts = Counts::default();
-    for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n') {
-        let line = line.context("failed to read what cargo prints")?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{line}");
-        counts.read(&line);
-    }
-    let status = child.wait().context("failed to wait for cargo")?;
-    Ok((counts, status.success()))
+    let mut cargo = process::cargo(&["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    let success = process::listen(&mut cargo, |line| counts.read(line))?;
+    Ok((counts, success))
 }

@@ -1,12 +1,11 @@
 //! `cargo xtask tidy`: the form of source files, and which package and which module imports which, where neither rustfmt
 //! nor clippy looks.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::files::{collect, has_extension};
+use crate::files::{self, collect, has_extension};
 use crate::{arrows, lines, modules, names};
 
 const LONGEST: usize = 800;
@@ -55,7 +54,7 @@ pub fn run() -> Result<()> {
     faults.extend(modules::faults(&product));
     faults.extend(names::faults(&product));
     for file in &files {
-        let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
+        let text = files::read(file)?;
         let name = file.strip_prefix(crate::root()).unwrap_or(file);
         faults.extend(faults_in(name, &text));
         if has_extension(file, &["md"]) {

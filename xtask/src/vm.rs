@@ -30,9 +30,7 @@ pub fn run(names: &[String], tests: &[String]) -> Result<()> {
     let matrix = Matrix::read()?;
     let tests = if tests.is_empty() { &matrix.tests } else { tests };
     let kernels = matrix.choose(names)?;
-    if !packages::is_root() {
-        bail!("failed to build the traced programs: only tests that may trace build them\n\nhint: run it as root");
-    }
+    packages::require_root("build the traced programs, as only tests that may trace do")?;
     packages::require(&[packages::BUILD, PACKAGES].concat())?;
     let image = GuestImage::build(tests)?;
 

@@ -1,11 +1,9 @@
 //! `cargo xtask zoo [--times NUMBER] [NAME…]`: installs what the programs of the zoo need, and lets the tests run them.
 
-use std::fs;
-
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use crate::{packages, process};
+use crate::{files, packages, process};
 
 /// What this needs to know of the list; `tests/suite/zoo/list.rs` reads the rest.
 #[derive(Deserialize)]
@@ -25,11 +23,9 @@ struct ZooProgram {
 /// # Errors
 /// We are not root; something is not as expected.
 pub fn run(names: &[String], times: Option<u32>) -> Result<()> {
-    if !packages::is_root() {
-        bail!("failed to trace the programs of the zoo\n\nhint: run it as root");
-    }
+    packages::require_root("trace the programs of the zoo")?;
     packages::require(&[packages::BUILD, &["g++"]].concat())?;
-    let list = fs::read_to_string(crate::root().join("tests/zoo/zoo.toml")).context("failed to read the zoo's list")?;
+    let list = files::read(&crate::root().join("tests/zoo/zoo.toml"))?;
     let ZooList { program } = toml::from_str(&list).context("failed to parse the zoo's list")?;
     for ZooProgram { name, packages } in program {
         if names.is_empty() || names.contains(&name) {

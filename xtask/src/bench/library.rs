@@ -2,16 +2,16 @@
 //! bpftrace adds, and beside what the kernel itself takes for the same probes.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use super::figures::{Goal, Ratios};
 use super::subject::{WORKS, Worker};
 use super::tracer::{self, BenchSelection, RecordedCalls};
 use super::{Bench, BenchLine, mkl};
+use crate::files;
 
 /// bpftrace takes and leaves each function's probes one by one, so of each library both tracers
 /// probe only the functions that the program calls most.
@@ -203,6 +203,6 @@ fn statements(folder: &Path) -> Result<PathBuf> {
             .expect("a string takes everything");
     }
     text.push_str("select count(*), sum(c) from t where b like '%7%';\n.print done\n");
-    fs::write(&path, text).with_context(|| format!("failed to write `{}`", path.display()))?;
+    files::write(&path, text)?;
     Ok(path)
 }

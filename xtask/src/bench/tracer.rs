@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result};
 
 use super::subject::Worker;
-use crate::process;
 use crate::running::Running;
+use crate::{files, process};
 
 /// What is traced of a program.
 #[derive(Clone, Default)]
@@ -92,9 +92,7 @@ impl Tools {
 
     /// A recording to [`Tools::trace`], which is empty then.
     fn recording(&self, verb: &str, selection: &BenchSelection) -> Result<Command> {
-        if self.trace.exists() {
-            fs::remove_dir_all(&self.trace).context("failed to remove the trace before")?;
-        }
+        files::removed(self.trace.clone())?;
         let mut command = Command::new(&self.rtrace);
         command.args([verb, "--no-tui", "-o"]).arg(&self.trace);
         for library in &selection.libraries {

@@ -1,13 +1,13 @@
 //! What values add to a call, to its time and to its record.
 
-use std::fs;
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::figures::{Goal, Ratios};
 use super::subject::Worker;
 use super::{Bench, BenchLine};
+use crate::files;
 
 /// Calls of the function in a round.
 const CALLS: f64 = 200_000.0;
@@ -49,7 +49,7 @@ impl Bench {
             selection.options.clear();
             if let Some(captures) = captures {
                 let text = format!("[[function]]\nc = \"{PROTOTYPE}\"\ncapture = [{captures}]\n");
-                fs::write(&table, text).with_context(|| format!("failed to write `{}`", table.display()))?;
+                files::write(&table, text)?;
                 selection.options = vec!["--args-from".to_owned(), table.display().to_string()];
             }
             let rtrace = self.tools.rtrace(subject.pid(), &selection)?;

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::{Release, emptied, write};
+use super::Release;
+use crate::files::{emptied, read, write};
 use crate::process;
 
 /// `usr` of the tree, under a folder of the version's name.
@@ -75,7 +76,7 @@ impl Release {
 
     /// A text with what is known of the release.
     fn filled(&self, file: &Path) -> Result<String> {
-        let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
+        let text = read(file)?;
         Ok(text.replace("@VERSION@", &self.version))
     }
 }

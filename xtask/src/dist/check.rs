@@ -7,9 +7,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
-use super::{Release, emptied};
+use super::Release;
+use crate::files::emptied;
 use crate::{packages, process, vm};
 
 const PACKAGES: &[&str] = &["bash", "debootstrap", "libcap2-bin", "podman", "python3", "rpm", "runc", "util-linux"];
@@ -27,9 +28,7 @@ const SCRIPT: &str = "packaging/record";
 /// # Errors
 /// Something is not as it should be.
 pub fn run(release: &Release) -> Result<()> {
-    if !packages::is_root() {
-        bail!("failed to install packages in trees: only root may\n\nhint: run it as root");
-    }
+    packages::require_root("install packages in trees")?;
     packages::require(PACKAGES)?;
     for suite in SUITES {
         let tree = tree(release, suite)?;

@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::bundles::sha256;
-use super::{Release, emptied, tree, write};
+use super::{Release, tree};
+use crate::files::{emptied, write};
 use crate::process;
 
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::Release;
 use crate::dependencies::{self, Package};
+use crate::files::read;
 use crate::process;
 
 /// Debian's packages whose archives are linked, with the licence that applies to the binary.
@@ -129,8 +130,4 @@ fn texts_in(folder: &Path) -> Vec<String> {
     let names = super::entries(folder).unwrap_or_default();
     let names = names.iter().filter(|name| name.to_str().is_some_and(is_licence));
     names.filter_map(|name| fs::read_to_string(folder.join(name)).ok()).collect()
-}
-
-fn read(file: &Path) -> Result<String> {
-    fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))
 }

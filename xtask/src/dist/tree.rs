@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::{Release, emptied, notices, write};
+use super::{Release, notices};
+use crate::files::{emptied, write};
 use crate::process;
 
 /// Documents that are installed.

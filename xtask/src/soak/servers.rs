@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::process;
 use crate::running::Running;
+use crate::{files, process};
 
 /// Between two rounds of requests: the load is bounded.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -164,7 +164,7 @@ pub struct Requests {
 impl SoakServer {
     /// Starts it in a folder that it makes, and waits until it answers.
     pub fn start(kind: &'static ServerKind, folder: PathBuf) -> Result<SoakServer> {
-        fs::create_dir_all(&folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
+        let folder = files::folder(folder)?;
         let free = TcpListener::bind(("127.0.0.1", 0)).context("failed to find a port")?;
         let port = free.local_addr().context("failed to find a port")?.port();
         drop(free);

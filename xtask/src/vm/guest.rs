@@ -1,10 +1,9 @@
 //! One kernel, booted in an emulator; what the guest prints is shown as it comes.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::kernels::Kernel;
 use super::verdict::GuestReport;
@@ -21,17 +20,8 @@ const ACCELERATOR: &str = "tcg,thread=single";
 ///
 /// `parameters`: what the kernel hands to the guest's first program.
 pub fn boot(kernel: &Kernel, file: &Path, image: &Path, parameters: &[(&str, String)]) -> Result<GuestReport> {
-    let mut emulator = emulator(kernel, file, image, parameters);
-    println!("$ {}", process::shown(&emulator));
-    let mut child = emulator.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("failed to start qemu")?;
     let mut report = GuestReport::default();
-    for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n') {
-        let line = line.context("failed to read what the guest prints")?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{}", line.trim_end());
-        report.read(line.trim_end());
-    }
-    child.wait().context("failed to wait for qemu")?;
+    process::listen(emulator(kernel, file, image, parameters).stdin(Stdio::null()), |line| report.read(line))?;
     Ok(report)
 }
 

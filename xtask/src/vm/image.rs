@@ -1,14 +1,13 @@
 //! The guests' file system: an archive that the kernel unpacks into its memory. Everything has the
 //! path that it has here, as the tests know the paths of what they need from when they were built.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use crate::process;
+use crate::{files, process};
 
 /// What every guest boots with.
 pub struct GuestImage {
@@ -38,11 +37,7 @@ impl GuestImage {
         println!("$ {}", process::shown(first_run.args(filters)));
         first_run.status().context("failed to start the tests")?;
 
-        let root = super::folder().join("root");
-        if root.exists() {
-            fs::remove_dir_all(&root).with_context(|| format!("failed to remove `{}`", root.display()))?;
-        }
-        fs::create_dir_all(&root).with_context(|| format!("failed to create `{}`", root.display()))?;
+        let root = files::emptied(super::folder().join("root"))?;
         let folder = crate::root().join("tests");
         let traced = process::target_directory().join("tmp");
         // The tests know their folder as a neighbour of their package's.

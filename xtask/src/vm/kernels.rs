@@ -1,9 +1,9 @@
 //! The list of kernels, `tests/vm/kernels.toml`.
 
-use std::fs;
-
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
+
+use crate::files;
 
 /// All kernels, and what runs in each.
 #[derive(Debug, Deserialize)]
@@ -32,7 +32,7 @@ impl Matrix {
     /// Reads the list.
     pub fn read() -> Result<Matrix> {
         let path = crate::root().join("tests/vm/kernels.toml");
-        let text = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let text = files::read(&path)?;
         toml::from_str(&text).with_context(|| format!("failed to parse `{}`", path.display()))
     }
 
