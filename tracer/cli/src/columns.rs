@@ -1,6 +1,9 @@
-//! Text in columns, for people.
+//! Text in columns: for people, and comma-separated for programs.
 
-use rtrace_model::names;
+use std::io::{self, Write};
+
+use rtrace_model::{csv_field, names};
+use serde_json::Value;
 
 /// Cells between two columns.
 const GAP: usize = 2;
@@ -57,6 +60,25 @@ impl TextColumns {
         }
         text
     }
+}
+
+/// An empty field.
+pub static NOTHING: Value = Value::Null;
+
+/// The elements of a list of JSON.
+pub fn each(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+/// Writes a line of comma-separated values, of what stands in JSON. Fractions have four digits.
+pub fn csv_line(fields: &[&Value], out: &mut dyn Write) -> io::Result<()> {
+    let field = |field: &&Value| match field {
+        Value::Null => String::new(),
+        Value::String(text) => csv_field(text),
+        Value::Number(number) if number.is_f64() => format!("{:.4}", number.as_f64().unwrap_or_default()),
+        other => other.to_string(),
+    };
+    writeln!(out, "{}", fields.iter().map(field).collect::<Vec<_>>().join(","))
 }
 
 #[cfg(test)]

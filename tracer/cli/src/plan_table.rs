@@ -7,19 +7,18 @@ mod shares;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::io::{self, Write};
 
 use rtrace::sampling::Sampled;
 use rtrace::target::memory;
 use rtrace::target::privilege::shell_quote;
 use rtrace_code::instruction::SiteCost;
-use rtrace_model::{counted, csv_field, escape, grouped};
+use rtrace_model::{counted, escape, grouped};
 use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion, Reason};
 use rtrace_report::Format;
 use serde_json::{Value, json};
 
-use super::columns::TextColumns;
+use super::columns::{NOTHING, TextColumns, csv_line, each};
 use super::cpu_time::{self, COLUMN};
 
 pub use self::costs::PlanCosts;
@@ -55,7 +54,7 @@ pub fn render(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
     let shares = view.sampled.map(|sampled| SampleShares::of(plan, sampled));
     match view.format {
         Format::Table => text(plan, shares.as_ref(), view, out),
-        Format::Csv => csv(plan, shares.as_ref(), view.costs, out),
+        Format::Csv => csv(&json_plan(plan, shares.as_ref(), view), out),
         Format::Json => writeln!(out, "{:#}", json_plan(plan, shares.as_ref(), view)),
     }
 }
@@ -71,14 +70,14 @@ fn text(plan: &Plan, shares: Option<&SampleShares>, view: View, out: &mut dyn Wr
         header(library, view, out)?;
         bystanders(view.bystanders.get(number).copied().unwrap_or(0), view.costs, out)?;
         functions(library, shares, view, out)?;
-        reasons("Single-stepped:", stepped(library), view, out)?;
+        reasons("Single-stepped:", stepped(library), view.verbose, out)?;
         let untimed = library
             .regions
             .iter()
             .filter_map(|planned| Some((planned.untimed.as_ref()?.to_string(), &*planned.region.name)));
-        reasons("Not timed:", untimed, view, out)?;
+        reasons("Not timed:", untimed, view.verbose, out)?;
         let refused = library.refused.iter().map(|refusal| (refusal.reason.to_string(), refusal.name.as_str()));
-        reasons("Not probed:", refused, view, out)?;
+        reasons("Not probed:", refused, view.verbose, out)?;
     }
     expensive(plan, shares, view, out)?;
     if view.verbose {
@@ -211,10 +210,10 @@ fn functions(
 }
 
 /// Writes each reason once with the functions that it holds for, the most frequent first.
-fn reasons<'a>(
+pub fn reasons<'a>(
     title: &str,
     functions: impl Iterator<Item = (String, &'a str)>,
-    view: View,
+    verbose: bool,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut by_reason: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -227,7 +226,7 @@ fn reasons<'a>(
         writeln!(out, "\n{title}")?;
     }
     for (reason, names) in groups {
-        let shown = if view.verbose { names.len() } else { EXAMPLES };
+        let shown = if verbose { names.len() } else { EXAMPLES };
         let examples: Vec<_> = names.iter().take(shown).map(|name| escape(name)).collect();
         let more = if names.len() > shown { ", …" } else { "" };
         writeln!(out, "{:>6}  {}: {}{more}", names.len(), escape(&reason), examples.join(", "))?;
@@ -236,39 +235,23 @@ fn reasons<'a>(
 }
 
 /// Writes a line per function, refused ones last.
-fn csv(plan: &Plan, shares: Option<&SampleShares>, costs: &PlanCosts, out: &mut dyn Write) -> io::Result<()> {
+fn csv(plan: &Value, out: &mut dyn Write) -> io::Result<()> {
     let columns = "library,function,symbol,file_offset,size,entry_site,entry,exit,cost_ns,reason";
     writeln!(out, "{columns},samples,cpu_share,stub")?;
-    for library in &plan.libraries {
-        let path = csv_field(&library.library.path);
-        for planned in &library.regions {
-            let region = &planned.region;
-            let symbol = region.symbols.first().map_or("", |symbol| &symbol.symbol);
-            let (samples, fraction) = samples_of(planned, shares);
-            writeln!(
-                out,
-                "{path},{},{},{},{},{},{},{},{},{},{},{},{}",
-                csv_field(&region.name),
-                csv_field(symbol),
-                region.file_offset,
-                region.size,
-                planned.entry.file_offset,
-                cost_name(planned.entry.cost),
-                planned.region.exit.name(),
-                costs.call(planned),
-                csv_field(&text_of(planned.untimed.as_ref())),
-                samples.map_or_else(String::new, |samples| samples.to_string()),
-                fraction.map_or_else(String::new, |fraction| format!("{fraction:.4}")),
-                csv_field(&text_of(stub_remark(planned))),
-            )?;
+    for library in each(&plan["libraries"]) {
+        let path = &library["path"];
+        for of in each(&library["functions"]) {
+            let [name, symbol, untimed, stub] = [&of["name"], &of["symbols"][0], &of["untimed"], &of["stub_remark"]];
+            let [begin, size, site] = [&of["file_offset"], &of["size"], &of["entry_site"]];
+            let [entry, exit, cost] = [&of["entry"], &of["exit"], &of["cost_ns"]];
+            let [samples, share] = [&of["samples"], &of["cpu_share"]];
+            let fields = [path, name, symbol, begin, size, site, entry, exit, cost, untimed, samples, share, stub];
+            csv_line(&fields, out)?;
         }
-        for refusal in &library.refused {
-            writeln!(
-                out,
-                "{path},{},,,,,,refused,,{},,,",
-                csv_field(&refusal.name),
-                csv_field(&refusal.reason.to_string())
-            )?;
+        let (refused, none) = (Value::from("refused"), &NOTHING);
+        for of in each(&library["refused"]) {
+            let [name, reason] = [&of["name"], &of["reason"]];
+            csv_line(&[path, name, none, none, none, none, none, &refused, none, reason, none, none, none], out)?;
         }
     }
     Ok(())
@@ -330,11 +313,6 @@ fn stub_remark(planned: &PlannedRegion) -> Option<String> {
         Ok(_) => "cheap, because all calls in its library go through the dynamic linker".to_owned(),
         Err(reason) => reason.to_string(),
     })
-}
-
-/// What something says of itself, if there is something.
-fn text_of(told: Option<impl Display>) -> String {
-    told.map(|told| told.to_string()).unwrap_or_default()
 }
 
 /// The functions for which it was asked whether they can have a stub, with the answer.

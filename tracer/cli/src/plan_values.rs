@@ -2,25 +2,24 @@
 //!
 //! Names come from files and are escaped in every form.
 
-use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write, stdout};
 
 use anyhow::Context as _;
 use rtrace::record::signatures;
 use rtrace::target::Target;
-use rtrace_model::{csv_field, escape};
+use rtrace_model::escape;
 use rtrace_plan::{Plan, PlannedRegion};
 use rtrace_report::Format;
 use rtrace_signatures::{AbiPlace, At, Book, Dropped, Lookup, OpCode, Signature, ValueSpec};
 use serde_json::{Value, json};
 
 use super::Outcome;
+use super::columns::{NOTHING, csv_line, each};
 use super::message::tell;
+use super::plan_table::reasons;
 
 /// Functions that are listed unless all are asked for.
 const LISTED: usize = 20;
-/// Names that stand for all that share a reason, unless all are asked for.
-const EXAMPLES: usize = 5;
 
 /// Prints what is known of the functions of a plan.
 pub fn print(
@@ -47,7 +46,7 @@ pub fn print(
 fn render(plan: &Plan, known: &[Vec<Lookup>], format: Format, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     match format {
         Format::Table => text(plan, known, verbose, out),
-        Format::Csv => csv(plan, known, out),
+        Format::Csv => csv(&json_values(plan, known), out),
         Format::Json => writeln!(out, "{:#}", json_values(plan, known)),
     }
 }
@@ -72,7 +71,11 @@ fn text(plan: &Plan, known: &[Vec<Lookup>], verbose: bool, out: &mut dyn Write) 
         if let more @ 1.. = signatures.len().saturating_sub(listed) {
             writeln!(out, "\n… and {more} more; --verbose lists all")?;
         }
-        nothing(&library.regions, known, verbose, out)?;
+        let silent = library.regions.iter().zip(known).filter_map(|(planned, known)| match known {
+            Lookup::Nothing(reason) => Some((reason.to_string(), &*planned.region.name)),
+            _ => None,
+        });
+        reasons("Nothing is known of:", silent, verbose, out)?;
     }
     Ok(())
 }
@@ -130,63 +133,24 @@ fn place(signature: &Signature, column: &ValueSpec) -> Option<String> {
     }
 }
 
-/// Writes each reason once with the functions of which nothing is known.
-fn nothing(regions: &[PlannedRegion], known: &[Lookup], verbose: bool, out: &mut dyn Write) -> io::Result<()> {
-    let mut by_reason: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for (planned, known) in regions.iter().zip(known) {
-        if let Lookup::Nothing(reason) = known {
-            by_reason.entry(reason.to_string()).or_default().push(&planned.region.name);
-        }
-    }
-    if !by_reason.is_empty() {
-        writeln!(out, "\nNothing is known of:")?;
-    }
-    for (reason, names) in by_reason {
-        let shown = if verbose { names.len() } else { EXAMPLES };
-        let examples: Vec<_> = names.iter().take(shown).map(|name| escape(name)).collect();
-        let more = if names.len() > shown { ", …" } else { "" };
-        writeln!(out, "{:>6}  {reason}: {}{more}", names.len(), examples.join(", "))?;
-    }
-    Ok(())
-}
-
 /// Writes a line per value; a function of which nothing is known has one with a reason.
-fn csv(plan: &Plan, known: &[Vec<Lookup>], out: &mut dyn Write) -> io::Result<()> {
+fn csv(values: &Value, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "library,function,column,type,at,unit,role,source,reason")?;
-    for (library, known) in plan.libraries.iter().zip(known) {
-        let path = csv_field(&library.library.path);
-        for (planned, known) in library.regions.iter().zip(known) {
-            let name = csv_field(&planned.region.name);
-            match known {
-                Lookup::Signature(signature, _) => csv_function(&format!("{path},{name}"), planned, signature, out)?,
-                Lookup::Nothing(reason) => writeln!(out, "{path},{name},,,,,,,{}", csv_field(&reason.to_string()))?,
-                Lookup::Unasked => {}
+    for library in each(&values["libraries"]) {
+        let path = &library["path"];
+        for function in each(&library["functions"]) {
+            let (name, source) = (&function["name"], &function["source"]);
+            if source.is_null() {
+                let none = &NOTHING;
+                csv_line(&[path, name, none, none, none, none, none, none, &function["reason"]], out)?;
+            }
+            let parts = ["columns", "metrics", "out_of_reach"].map(|part| (part, &function[part]));
+            for (part, of) in parts.into_iter().flat_map(|(part, values)| each(values).map(move |of| (part, of))) {
+                let ctype = if part == "metrics" { &of["expression"] } else { &of["type"] };
+                let [column, at, unit, role, reason] = ["name", "at", "unit", "role", "reason"].map(|key| &of[key]);
+                csv_line(&[path, name, column, ctype, at, unit, role, source, reason], out)?;
             }
         }
-    }
-    Ok(())
-}
-
-fn csv_function(start: &str, planned: &PlannedRegion, signature: &Signature, out: &mut dyn Write) -> io::Result<()> {
-    let source = signature.source.to_string();
-    let source = csv_field(&source);
-    for column in &signature.columns {
-        let (name, c_type) = (csv_field(&column.name), csv_field(&column.c_type));
-        let unit = column.unit.as_deref().unwrap_or_default();
-        let role = column.role.map_or("", |role| role.name());
-        let doubt = doubt(planned, column).unwrap_or_default();
-        let (at, doubt) = (at_name(column.at), csv_field(&doubt));
-        writeln!(out, "{start},{name},{c_type},{at},{unit},{role},{source},{doubt}")?;
-    }
-    for metric in &signature.metrics {
-        let (name, expression) = (csv_field(&metric.name), csv_field(&metric.expression));
-        let role = metric.role.map_or("", |role| role.name());
-        let at = at_name(metric.at);
-        writeln!(out, "{start},{name},{expression},{at},{},{role},{source},", metric.unit.name())?;
-    }
-    for Dropped { name, c_type, reason } in &signature.dropped {
-        let reason = reason.to_string();
-        writeln!(out, "{start},{},{},,,,{source},{}", csv_field(name), csv_field(c_type), csv_field(&reason))?;
     }
     Ok(())
 }
