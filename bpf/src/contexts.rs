@@ -6,12 +6,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore as _, MapFlags, RingBuffer, RingBufferBuilder};
 use rtrace_model::{CallerFrame, CallerStack, UnwindRule};
 
 use crate::arrivals::{forget, write_all};
 use crate::skeleton::rtrace::OpenRtraceSkel;
-use crate::wire::{self, ArrivalKey, ContextEnd, ContextRecord, Limit, RuleCode, RuleRecord, SavedCode};
+use crate::wire::{
+    self, ArrivalKey, ContextEnd, ContextRecord, Limit, PythonFrameRecord, PythonRecord, RuleCode, RuleRecord,
+    SavedCode,
+};
 use crate::{Error, Programs};
 
 /// Return addresses that a context may have.
@@ -21,6 +24,7 @@ pub const MAX_LEVELS: u32 = Limit::RT_LEVELS.0;
 /// has for user space, most of which are copies of stacks.
 const MOST_RULES: u32 = 1 << 17;
 const MOST_CONTEXTS: u32 = 1 << 16;
+const MOST_PYTHONS: u32 = 1 << 12;
 const RING_BYTES: u32 = 8 << 20;
 
 /// Contexts that are taken at a time. While they wait for an answer, the kernel side goes on asking: whoever took all that
@@ -40,6 +44,7 @@ pub(crate) fn configure(open: &mut OpenRtraceSkel<'_>, levels: u32) -> libbpf_rs
     data.context_seed = RandomState::new().hash_one(std::process::id());
     open.maps.rules.set_max_entries(MOST_RULES)?;
     open.maps.context_ids.set_max_entries(MOST_CONTEXTS)?;
+    open.maps.pythons.set_max_entries(MOST_PYTHONS)?;
     open.maps.contexts.set_max_entries(RING_BYTES)
 }
 
@@ -76,10 +81,61 @@ pub struct Walked {
     pub space: u32,
     /// The return addresses, the innermost first.
     pub addresses: Vec<u64>,
-    /// Why there are no more.
+    /// Whether the code around the call, and that at each address, is of Python's interpreter.
+    pub interprets: Vec<bool>,
+    /// What the interpreter runs, where it was known to the kernel side.
+    pub python: Option<PythonStack>,
+    /// Why there are no more addresses.
     pub end: ContextEnd,
     /// Where the walk goes on, if user space can.
     pub rest: Option<Rest>,
+}
+
+/// A frame of a Python function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PythonFrame {
+    /// Address of the code object.
+    pub code: u64,
+    /// Of the instruction, in bytes from the first one of the code object.
+    pub offset: u32,
+    /// What tells the code object from others that are at its address at other times.
+    pub identity: u32,
+}
+
+/// What a call of Python's interpreter runs.
+#[derive(Clone, Debug)]
+pub struct PythonRun {
+    /// The frames, the innermost first.
+    pub frames: Vec<PythonFrame>,
+    /// Whether there are more.
+    pub is_cut: bool,
+    /// The address of a variable of the interpreter in this call.
+    pub call: u64,
+}
+
+/// The Python functions that led to a call.
+#[derive(Clone, Debug)]
+pub struct PythonStack {
+    /// Each call of the interpreter, the innermost first.
+    pub runs: Vec<PythonRun>,
+    /// There are more.
+    pub is_cut: bool,
+    /// Those that the kernel side has met on the stack.
+    pub passed: usize,
+}
+
+impl PythonStack {
+    fn read(record: &ContextRecord) -> Option<PythonStack> {
+        let entries = record.python.get(..record.frames.into()).filter(|_| record.is_python != 0)?;
+        let (mut runs, mut frames) = (Vec::new(), Vec::new());
+        for &PythonFrameRecord { code, key } in entries {
+            match code {
+                0 => runs.push(PythonRun { frames: std::mem::take(&mut frames), is_cut: key & 1 == 1, call: key & !1 }),
+                _ => frames.push(PythonFrame { code, offset: key as u32, identity: (key >> 32) as u32 }),
+            }
+        }
+        Some(PythonStack { runs, is_cut: !frames.is_empty(), passed: record.passed as usize })
+    }
 }
 
 /// A stack from where the kernel side knew no rule.
@@ -134,8 +190,10 @@ impl Walked {
             let bp = (record.has_bp != 0).then_some(record.bp);
             Some(Rest { word: record.word, sp: record.sp, bp, limit, start, pages, bytes: bytes.to_vec() })
         });
+        let interprets = (0..=addresses.len()).map(|place| record.interprets[place / 64] >> (place % 64) & 1 == 1);
+        let (interprets, python) = (interprets.collect(), PythonStack::read(&record));
         let ContextRecord { id, pid, space, end, .. } = record;
-        Some(Walked { id, pid, space, addresses, end: ContextEnd(end), rest })
+        Some(Walked { id, pid, space, addresses, interprets, python, end: ContextEnd(end), rest })
     }
 }
 
@@ -150,6 +208,15 @@ impl Programs {
     pub fn set_rules(&self, space: u32, rules: &[(u64, UnwindRule)]) {
         let pairs = rules.iter().map(|&(address, rule)| (key(space, address), record_of(rule)));
         let _ = write_all(&self.skel.maps.rules, pairs);
+    }
+
+    /// Tells the kernel side where the interpreter of an address space has its frames. Where it has no room for more, contexts
+    /// of the space have no Python functions.
+    pub fn set_python(&self, space: u32, python: PythonRecord) {
+        let value = wire::bytes_of(&python);
+        if self.skel.maps.pythons.update(&space.to_ne_bytes(), value, MapFlags::ANY).is_ok() {
+            self.shared.reading_python.store(1, Ordering::Relaxed);
+        }
     }
 
     /// Lets the kernel side ask about these return addresses when it meets them next.

@@ -58,7 +58,7 @@ pub use arrivals::{ArrivalRule, FilePlace, MAX_SITES, Questions, Since};
 pub use attach::Probes;
 pub use calibration::MeasuredCost;
 pub use clock::Ticks;
-pub use contexts::{ContextReader, MAX_LEVELS, Rest, Walked};
+pub use contexts::{ContextReader, MAX_LEVELS, PythonFrame, PythonRun, PythonStack, Rest, Walked};
 pub use cpus::online_cpus;
 pub use error::Error;
 pub use fetch::MAX_PROGRAMS;

@@ -15,11 +15,11 @@ pub use crate::skeleton::rtrace::types::{
     rt_hit_times as HitTimes, rt_jump as JumpCode, rt_limit as Limit, rt_location as LocationRecord,
     rt_loss as LossCode, rt_loss_key as LossKey, rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord,
     rt_path as PathRecord, rt_path_counts as PathCounts, rt_path_key as PathKey, rt_policy as PolicyCode,
-    rt_primed_key as PrimedKey, rt_process as ProcessRecord, rt_program as ProgramRecord,
-    rt_question as QuestionRecord, rt_question_kind as QuestionCode, rt_reading as ReadingRecord,
-    rt_return_cookie as ReturnBit, rt_rule as RuleRecord, rt_rule_kind as RuleCode, rt_saved as SavedCode,
-    rt_site_hits as SiteHitsRecord, rt_stack as StackRecord, rt_stack_key as StackCode, rt_step as StepCode,
-    rt_sum as SumRecord, rt_tail_key as TailKey, rt_tails as TailsCode, rt_traced as TracedCode,
+    rt_primed_key as PrimedKey, rt_process as ProcessRecord, rt_program as ProgramRecord, rt_python as PythonRecord,
+    rt_python_frame as PythonFrameRecord, rt_question as QuestionRecord, rt_question_kind as QuestionCode,
+    rt_reading as ReadingRecord, rt_return_cookie as ReturnBit, rt_rule as RuleRecord, rt_rule_kind as RuleCode,
+    rt_saved as SavedCode, rt_site_hits as SiteHitsRecord, rt_stack as StackRecord, rt_stack_key as StackCode,
+    rt_step as StepCode, rt_sum as SumRecord, rt_tail_key as TailKey, rt_tails as TailsCode, rt_traced as TracedCode,
     rt_unlinked as UnlinkedBit, rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode,
     rt_values as ValuesRecord,
 };
@@ -29,6 +29,11 @@ pub use crate::skeleton::sampling::types::rt_place as PlaceKey;
 pub const NO_REGION: u32 = u32::MAX;
 /// `RT_OPENS`.
 pub const OPENS: u32 = u32::MAX - 1;
+
+/// `RT_NOT_THERE`.
+pub const NOT_THERE: u16 = Limit::RT_NOT_THERE.0 as u16;
+/// `MIX_LOW`.
+pub const MIX_LOW: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The number of the context of a call that has none.
 pub const NO_CONTEXT: u32 = ContextNumber::RT_CONTEXT_NONE.0;
@@ -75,6 +80,7 @@ records! {
     PrimedKey => "a key of the return addresses in files",
     ProcessRecord => "a process",
     ProgramRecord => "a program that fetches values",
+    PythonRecord => "where an interpreter has what",
     QuestionRecord => "a return address that was met",
     ReadingRecord => "a reading",
     RuleRecord => "a rule of a return address",

@@ -53,7 +53,7 @@ impl Untraced {
         &self.chains[id.0 as usize]
     }
 
-    /// The name of a function with its file, as `main (prog)`, or why more are not known, in brackets; not escaped.
+    /// The name of a function with its file, as `main (prog)` and `fit (fit.py:42)`, or why more are not known, in brackets; not escaped.
     pub fn name(&self, id: UntracedId) -> &str {
         &self.names[id.0 as usize]
     }
@@ -65,7 +65,10 @@ impl Untraced {
         let known: Vec<&CallSite> = sites().filter_map(|&site| trace.call_site(site)).collect();
         let skipped = match (led.is_root, is_complete) {
             // What calls `main` is the same in all programs.
-            (true, true) => known.iter().position(|site| site.function.as_deref() == Some("main")).unwrap_or(0),
+            (true, true) => {
+                let is_main = |site: &&CallSite| site.function.as_deref() == Some("main") && !site.is_interpreted();
+                known.iter().position(is_main).unwrap_or(0)
+            }
             // The traced function itself.
             (false, true) => 1,
             (_, false) => 0,
@@ -75,7 +78,11 @@ impl Untraced {
             chain.push(self.id(format!("[{}]", context.ending.name())));
         }
         for site in known.into_iter().skip(skipped) {
-            let file = site.file.as_deref().map_or("no file", |path| path.rsplit('/').next().unwrap_or(path));
+            let last = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+            let file = match &site.source {
+                Some(source) if site.is_interpreted() => format!("{}:{}", last(&source.file), source.line),
+                _ => site.file.as_deref().map_or_else(|| "no file".to_owned(), last),
+            };
             chain.push(match &site.function {
                 Some(function) => self.id(format!("{function} ({file})")),
                 None => self.id(format!("({file})")),

@@ -49,6 +49,11 @@ pub struct Inlined {
 }
 
 impl CallSite {
+    /// Whether it is a line of a function that an interpreter runs: that is in no file of code.
+    pub fn is_interpreted(&self) -> bool {
+        self.file.is_none() && self.source.is_some()
+    }
+
     /// The function that holds the call in the sources: the innermost inlined one, or the one whose code it is.
     pub fn innermost(&self) -> Option<&str> {
         self.inlined.last().map(|inlined| inlined.function.as_str()).or(self.function.as_deref())

@@ -16,6 +16,7 @@ pub mod names;
 pub mod presence;
 pub mod privilege;
 pub mod proc_files;
+pub(crate) mod python;
 pub mod source_files;
 pub(crate) mod subject;
 pub mod translators;

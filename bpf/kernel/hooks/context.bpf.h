@@ -13,8 +13,10 @@
 #define RTRACE_CONTEXT_H
 
 #include "loss.bpf.h"
+#include "python.bpf.h"
 
 #define PAGE_BYTES 4096
+#define MIX_HIGH 0xc2b2ae3d27d4eb4full
 
 /* By address of a return, and address space. Its size is set before loading where contexts are recorded. */
 HASH_MAP(rules, struct rt_arrival_key, struct rt_rule, 1);
@@ -34,6 +36,7 @@ struct walking {
 	u64 limit; /* slot of the traced function around the call; 0: there is none on this stack */
 	u64 low; /* of struct rt_context_key */
 	u64 high;
+	struct python_walk python;
 };
 
 THREAD_MAP(walks, struct walking);
@@ -44,8 +47,13 @@ const volatile u64 context_seed;
 /* The last number given out. */
 u32 last_context = RT_CONTEXT_FIRST - 1;
 
-#define MIX_LOW 0x9e3779b97f4a7c15ull
-#define MIX_HIGH 0xc2b2ae3d27d4eb4full
+static __always_inline void mix(struct walking *walk, u64 address)
+{
+	walk->low = (walk->low ^ address) * MIX_LOW;
+	walk->low ^= walk->low >> 29;
+	walk->high = (walk->high + address) * MIX_HIGH;
+	walk->high ^= walk->high >> 32;
+}
 
 static __always_inline void push_address(struct walking *walk, u64 address)
 {
@@ -58,10 +66,20 @@ static __always_inline void push_address(struct walking *walk, u64 address)
 		return;
 	walk->context.address[count] = address;
 	walk->context.count = count + 1;
-	walk->low = (walk->low ^ address) * MIX_LOW;
-	walk->low ^= walk->low >> 29;
-	walk->high = (walk->high + address) * MIX_HIGH;
-	walk->high ^= walk->high >> 32;
+	mix(walk, address);
+}
+
+/* Notes whether the frame up to that stack pointer is the interpreter's. */
+static __always_inline void see_interpreter(struct walking *walk, u64 sp)
+{
+	struct rt_context *at = &walk->context;
+	u32 passed = at->passed, place = at->count;
+	u64 call = walk->python.calls[passed & (PYTHON_CALLS - 1)];
+
+	if (passed >= walk->python.call_count || call >= sp || call < at->sp || place > RT_LEVELS)
+		return;
+	at->interprets[place / 64 & (RT_LEVELS / 32 - 1)] |= 1ull << place % 64;
+	at->passed = passed + 1;
 }
 
 /* What is known of the code that the walk returns to. */
@@ -125,6 +143,7 @@ static __always_inline u32 step_up(struct walking *walk, u32 is_last)
 		return at->has_bp ? RT_CONTEXT_UNREADABLE : RT_CONTEXT_UNDESCRIBED;
 	if (sp <= at->sp || sp % sizeof(u64))
 		return RT_CONTEXT_BROKEN;
+	see_interpreter(walk, sp);
 	if (walk->limit && sp - sizeof(u64) >= walk->limit)
 		return sp - sizeof(u64) == walk->limit ? RT_CONTEXT_COMPLETE : RT_CONTEXT_BROKEN;
 	if (rt_read_slot(sp - sizeof(u64), &word))
@@ -135,6 +154,18 @@ static __always_inline u32 step_up(struct walking *walk, u32 is_last)
 	if (!word)
 		return walk->limit ? RT_CONTEXT_BROKEN : RT_CONTEXT_COMPLETE;
 	return is_last ? RT_CONTEXT_CUT : RT_CONTEXT_GOES_ON;
+}
+
+static long mix_step(u32 step, void *context)
+{
+	struct walking *walk = *(struct walking **)context;
+	const struct rt_python_frame *frame = &walk->context.python[step & (RT_PYTHON_FRAMES - 1)];
+
+	/* Where a variable of the interpreter is makes no difference. */
+	mix(walk, frame->code);
+	if (frame->code)
+		mix(walk, frame->key);
+	return 0;
 }
 
 static long walk_step(u32 step, void *context)
@@ -230,12 +261,22 @@ __noinline u32 find_context(u64 slot, u64 word, u64 limit)
 	walk->context.pid = process_of(task);
 	walk->context.count = 0;
 	walk->context.end = RT_CONTEXT_GOES_ON;
+	walk->context.is_python = 0;
+	walk->context.frames = 0;
+	walk->context.passed = 0;
+	__builtin_memset(walk->context.interprets, 0, sizeof(walk->context.interprets));
 	walk->limit = limit;
 	walk->low = context_seed;
 	walk->high = ~context_seed;
 	walked = walk;
+	walk->python.call_count = 0;
+	if (reading_python) {
+		walk->python.limit = limit;
+		read_python(&walk->python, &walk->context);
+		bpf_loop(walk->context.frames, mix_step, &walked, 0);
+	}
 	bpf_loop(RT_LEVELS + 1, walk_step, &walked, 0);
-	if (walk->context.end == RT_CONTEXT_COMPLETE && !walk->context.count)
+	if (walk->context.end == RT_CONTEXT_COMPLETE && !walk->context.count && !walk->context.frames)
 		return RT_CONTEXT_EMPTY;
 	return number_of(walk);
 }

@@ -69,6 +69,7 @@ static __always_inline void on_fork(struct task_struct *parent, struct task_stru
 		copy.traced = process->traced;
 		copy.executed = process->executed;
 		copy.space = new_space();
+		inherit_python(process->space, copy.space);
 		begin_unlinked(pid, child_pid, child);
 		if (bpf_map_update_elem(&traced, &child_pid, &copy, BPF_ANY) || !tell_process(child_pid, copy.space, pid))
 			count_loss(RT_NO_REGION, RT_LOSS_EVENT);

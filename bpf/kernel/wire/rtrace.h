@@ -45,6 +45,8 @@ enum rt_limit {
 	RT_LEVELS = 128, /* return addresses of a context, at most */
 	RT_ARGUMENTS = 1024, /* bytes of a command line that is handed over, less one; a power of two */
 	RT_STACK_PAGES = 8, /* pages of a stack that user space gets at a time */
+	RT_PYTHON_FRAMES = 64, /* frames of Python functions in a context, with what is between them; a power of two */
+	RT_NOT_THERE = 0xffff, /* the offset of what a version of Python does not have */
 };
 
 /* Frames whose counters are held in a thread's own storage; those of deeper ones are in chunks, made when needed. */
@@ -438,6 +440,36 @@ enum rt_context_end {
 	RT_CONTEXT_GOES_ON = 7,
 };
 
+/* Where the interpreter of a process has what frames are read from: offsets in bytes, as its version has them. */
+struct rt_python {
+	u64 interpreters; /* address of the pointer to the first interpreter */
+	u16 next_interpreter; /* in an interpreter */
+	u16 threads;
+	u16 next_thread; /* in the state of a thread */
+	u16 thread_id;
+	u16 current; /* of its innermost frame, or of the C frame that has it */
+	u16 c_frame; /* in that C frame: the frame; RT_NOT_THERE from 3.13 on */
+	u16 c_previous;
+	u16 code; /* in a frame */
+	u16 instruction;
+	u16 previous;
+	u16 owner;
+	u16 is_entry; /* RT_NOT_THERE from 3.12 on */
+	u16 names; /* in a code object: file, name, qualified name and table of lines, one behind the other */
+	u16 line;
+	u16 bytecode;
+	u16 hash; /* in a string */
+};
+
+/*
+ * A frame of a Python function; without code: where the interpreter was called. Then `key` is an address on its part of the
+ * stack, in which the lowest bit says that there was no room for all frames of that call.
+ */
+struct rt_python_frame {
+	u64 code; /* address of the code object */
+	u64 key; /* bytes from its first instruction in the low half, what tells it from others in the high half */
+};
+
 /* The context of calls: a record of as many addresses as `count` says. */
 struct rt_context {
 	u64 sp; /* how far the walk is: the stack pointer behind the return to `word`, and the frame pointer there */
@@ -450,6 +482,11 @@ struct rt_context {
 	u32 count;
 	u16 has_bp; /* whether the frame pointer is known */
 	u16 entered; /* whether `word` is not the return address of the call itself */
+	u16 is_python; /* whether the interpreter of the process is known */
+	u16 frames; /* entries of `python` */
+	u32 passed; /* calls of the interpreter that the walk has passed */
+	u64 interprets[RT_LEVELS / 32]; /* a bit for the call's own return address and each other: in the interpreter */
+	struct rt_python_frame python[RT_PYTHON_FRAMES]; /* the innermost first */
 	u64 address[RT_LEVELS]; /* the innermost first */
 };
 
@@ -575,6 +612,7 @@ struct rt_open_call {
 _Static_assert(sizeof(struct rt_call) == 64, "record of a call");
 _Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
 _Static_assert(sizeof(struct rt_program) == 8 + 8 * RT_FETCHES + 8 * RT_SUMS, "program");
+_Static_assert(sizeof(struct rt_python) == 40, "where an interpreter has what");
 _Static_assert(sizeof(struct rt_rule) == 12, "rule of a return address");
 _Static_assert(sizeof(struct rt_values) == 16 + 8 * RT_WORDS, "values");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");

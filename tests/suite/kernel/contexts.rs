@@ -1,5 +1,6 @@
 //! Which untraced functions led to calls, compared with what gdb says of the same calls.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -170,4 +171,90 @@ fn contexts_that_are_cut_or_not_described_say_so() {
     let ending = |call: &Call| trace.context(call.context.unwrap()).unwrap().ending;
     assert!(!calls.is_empty() && calls.iter().all(|call| ending(call) == ContextEnding::NotDescribed));
     assert!(trace.contexts().iter().all(|context| context.sites.is_empty()));
+}
+
+/// Calls `crc32` 2,000 times each from five places.
+const SCRIPT: &str = "import sys, zlib
+if sys.argv[-1] == 'wait':
+    print('ready 0', flush=True); sys.stdin.readline()
+data = b'x' * 16
+class Solver:
+    def step(self, n):
+        for _ in range(n):
+            zlib.crc32(data)
+            (lambda: zlib.crc32(data))()
+def deep(n):
+    return zlib.crc32(data) if n == 0 else deep(n - 1)
+def lazy(n):
+    for _ in range(n):
+        yield zlib.crc32(
+            data)
+Solver().step(2000)
+sum(lazy(2000))
+for _ in range(2000):
+    deep(10)
+sum(map(zlib.crc32, [data] * 2000))
+";
+
+/// The functions with their lines that lead to them.
+fn lines_of_script() -> BTreeMap<String, usize> {
+    let deep = format!("{}<module>:19", "deep:11 ".repeat(11));
+    let places = ["Solver.step:8 <module>:16", "Solver.step.<locals>.<lambda>:9 Solver.step:9 <module>:16"];
+    let others = ["lazy:14 <module>:17", deep.as_str(), "<module>:20"];
+    places.into_iter().chain(others).map(|place| (place.to_owned(), 2000)).collect()
+}
+
+#[test]
+fn calls_of_python_have_the_lines_that_made_them() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["python3"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let script = folder.path().join("fit.py");
+    std::fs::write(&script, SCRIPT).unwrap();
+    let runs =
+        |name: &&str| Command::new(name).args(["-c", "import zlib"]).output().is_ok_and(|ran| ran.status.success());
+    for python in ["python3", "python3.11", "python3.12", "python3.13", "python3.14"].into_iter().filter(runs) {
+        for attaches in [true, false] {
+            let options = ["--lib", "libz.so.1", "--func", "crc32", "--stacks"].map(str::to_owned);
+            let mut command = Command::new(python);
+            command.arg(&script);
+            let directory = folder.path().join(format!("{python}-{attaches}"));
+            let left;
+            let trace = if attaches {
+                let mut program = rtrace::Waiting::start(&mut command);
+                let attached = rtrace::Attached::start(program.pid(), &options);
+                program.go();
+                program.finish();
+                left = attached.leave();
+                TraceSet::open(&left.path().join("trace")).unwrap()
+            } else {
+                rtrace::record(&options, &command, &directory);
+                TraceSet::open(&directory).unwrap()
+            };
+            let (mut lines, mut late) = (BTreeMap::new(), 0_usize);
+            for call in trace.calls().flat_map(|batch| batch.unwrap().into_calls()) {
+                let context = call.context.map(|context| trace.context(context).unwrap());
+                let Some(context) = context.filter(|context| context.ending != ContextEnding::NotYetKnown) else {
+                    late += 1;
+                    continue;
+                };
+                let sites = context.sites.iter().map(|&site| trace.call_site(site).unwrap());
+                let interpreted = sites.filter(|site| site.is_interpreted()).map(|site| {
+                    let source = site.source.as_ref().unwrap();
+                    assert_eq!(Path::new(&source.file), script);
+                    format!("{}:{}", site.function.as_deref().unwrap(), source.line)
+                });
+                *lines.entry(interpreted.collect::<Vec<_>>().join(" ")).or_insert(0) += 1;
+            }
+            println!("{python}, attached: {attaches}: {late} calls came before the interpreter was known");
+            let mut expected = lines_of_script();
+            if !attaches {
+                // What its first calls come from, too.
+                assert!(late <= 1000, "{late}");
+                *expected.get_mut("Solver.step:8 <module>:16").unwrap() -= late.div_ceil(2);
+                *expected.get_mut("Solver.step.<locals>.<lambda>:9 Solver.step:9 <module>:16").unwrap() -= late / 2;
+                late = 0;
+            }
+            assert_eq!((lines, late), (expected, 0), "{python}, attached: {attaches}");
+        }
+    }
 }

@@ -37,6 +37,8 @@ pub(super) struct Chains<'a> {
     led: Untraced,
     /// By untraced function and file: the first of its call sites, which stands for all.
     untraced: HashMap<(Option<&'a str>, Option<&'a str>), CallSiteId>,
+    /// By context: its innermost line of an interpreted function.
+    interpreted: HashMap<ContextId, Option<CallSiteId>>,
 }
 
 /// What makes a row.
@@ -63,7 +65,8 @@ enum From {
 impl<'a> Chains<'a> {
     pub(super) fn new(depth: ChainDepth, trace: &'a TraceSet) -> Chains<'a> {
         let (keys, untraced) = (HashMap::default(), HashMap::default());
-        Chains { trace, depth, links: Vec::new(), keys, led: Untraced::default(), untraced }
+        let interpreted = HashMap::default();
+        Chains { trace, depth, links: Vec::new(), keys, led: Untraced::default(), untraced, interpreted }
     }
 
     pub(super) fn key(
@@ -76,7 +79,10 @@ impl<'a> Chains<'a> {
         let via =
             if self.depth == ChainDepth::Path { self.led.of(self.trace, Led { site, context, is_root }) } else { None };
         let from = match caller {
-            _ if self.depth == ChainDepth::Site => site.map_or(From::Nobody, From::Site),
+            _ if self.depth == ChainDepth::Site => {
+                let interpreted = context.and_then(|context| self.interpreted(context));
+                interpreted.or(site).map_or(From::Nobody, From::Site)
+            }
             Caller::None if via.is_some() => From::Nobody,
             Caller::None => site.map_or(From::Nobody, |site| From::Site(self.untraced(site))),
             Caller::Lost(_) => From::Lost,
@@ -159,6 +165,14 @@ impl<'a> Chains<'a> {
     /// The untraced functions of a chain, the nearest first.
     fn names_of(&self, via: ChainId) -> impl Iterator<Item = String> {
         self.led.chain(via).iter().rev().map(|&id| self.led.name(id).to_owned())
+    }
+
+    /// The line of a script that led to calls. Who writes in such a language knows that line, not the code that runs it.
+    fn interpreted(&mut self, context: ContextId) -> Option<CallSiteId> {
+        let Chains { trace, interpreted, .. } = self;
+        let is_interpreted = |site: &CallSiteId| trace.call_site(*site).is_some_and(CallSite::is_interpreted);
+        let find = || trace.context(context)?.sites.iter().copied().find(is_interpreted);
+        *interpreted.entry(context).or_insert_with(find)
     }
 
     /// The first call site in the same untraced function.

@@ -8,13 +8,13 @@ use std::collections::HashMap as Map;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 use rtrace_bpf::wire::ContextEnd;
-use rtrace_bpf::{Error, Programs, Rest, Walked};
+use rtrace_bpf::{Error, Programs, PythonStack, Rest, Walked};
 use rtrace_model::{CallerFrame, CallerStack, ContextEnding, Timestamp, UnwindRule};
 use rtrace_symbolizer::address_space::FileId;
 use rtrace_symbolizer::modules::{self, Module};
@@ -23,12 +23,17 @@ use rtrace_symbolizer::{Image, UnwindTables};
 use crate::host;
 use crate::record::returns::wait;
 use crate::target::address_spaces::{self, AddressSpaces};
+use crate::target::python::{Python, PythonLine};
 
 /// Longest wait for a context, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Time between two looks at what processes map.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
+
+/// The same for a command that has begun less than a second ago: it loads its interpreter.
+const FIRST_PERIOD: Duration = PATIENCE;
+const FIRST_TIME: Duration = Duration::from_secs(1);
 
 /// Contexts that were found, and not yet handed on.
 #[derive(Debug, Default)]
@@ -43,7 +48,7 @@ pub struct FoundSoFar {
     pub bad_records: u64,
 }
 
-/// A context by addresses.
+/// A context by places.
 #[derive(Debug)]
 pub struct FoundContext {
     /// Its number.
@@ -54,10 +59,19 @@ pub struct FoundContext {
     pub space: u32,
     /// When it was found.
     pub time: Timestamp,
-    /// The return addresses, the innermost first.
-    pub addresses: Vec<u64>,
+    /// The places, the innermost first.
+    pub places: Vec<ContextPlace>,
     /// Whether there are more.
     pub ending: ContextEnding,
+}
+
+/// A place in a function that led to a call.
+#[derive(Clone, Debug)]
+pub enum ContextPlace {
+    /// A return address.
+    Address(u64),
+    /// A line of a Python function, in place of the return address in the interpreter.
+    Python(Arc<PythonLine>),
 }
 
 impl FoundContexts {
@@ -124,9 +138,14 @@ struct Space {
     pid: u32,
     modules: Vec<Module>,
     rules: HashMap<u64, UnwindRule>,
+    python: Option<Python>,
 }
 
 impl Space {
+    fn of(pid: u32) -> Space {
+        Space { pid, modules: Vec::new(), rules: HashMap::new(), python: None }
+    }
+
     /// The file at an address, and the offset in it.
     fn find(&self, address: u64) -> Option<(&Module, u64)> {
         address_spaces::find(&self.modules, address)
@@ -137,8 +156,12 @@ impl Space {
 pub struct Contexts<'a> {
     programs: &'a Programs,
     found: &'a FoundContexts,
+    /// The processes that were there first.
+    pids: &'a [u32],
     spaces: HashMap<u32, Space>,
     tables: ContextTables,
+    /// Files without an interpreter of Python.
+    without_python: HashSet<FileId>,
     /// By this others tell that something else is mapped.
     mapped: AddressSpaces,
 }
@@ -148,10 +171,12 @@ impl<'a> Contexts<'a> {
     pub fn new(
         programs: &'a Programs,
         found: &'a FoundContexts,
+        pids: &'a [u32],
         tables: ContextTables,
         mapped: AddressSpaces,
     ) -> Contexts<'a> {
-        Contexts { programs, found, spaces: HashMap::new(), tables, mapped }
+        let (spaces, without_python) = (HashMap::new(), HashSet::default());
+        Contexts { programs, found, pids, spaces, tables, without_python, mapped }
     }
 
     /// Finds contexts until `is_over`, and then those that are left.
@@ -162,7 +187,13 @@ impl<'a> Contexts<'a> {
         // Until it has answered, calls have no context.
         let _ahead = host::run_first();
         let mut ring = self.programs.contexts()?;
-        let mut look_at = Instant::now() + LOOK_PERIOD;
+        for &pid in self.pids {
+            if let Some(space) = self.programs.space(pid)? {
+                self.spaces.insert(space, Space::of(pid));
+            }
+        }
+        let begun = Instant::now();
+        let mut look_at = begun;
         loop {
             let is_last = is_over.load(Ordering::Relaxed);
             if !is_last {
@@ -180,26 +211,41 @@ impl<'a> Contexts<'a> {
             }
             if Instant::now() >= look_at {
                 self.look()?;
-                look_at = Instant::now() + LOOK_PERIOD;
+                look_at = Instant::now() + if begun.elapsed() < FIRST_TIME { FIRST_PERIOD } else { LOOK_PERIOD };
             }
         }
     }
 
     fn finish(&mut self, walked: Walked) -> FoundContext {
-        let Walked { id, pid, space, mut addresses, mut end, rest } = walked;
-        if let Some(rest) = rest {
+        let (id, pid, space) = (walked.id, walked.pid, walked.space);
+        let mut walk = Walk { addresses: walked.addresses, interprets: walked.interprets, python: walked.python };
+        let mut end = walked.end;
+        if let Some(rest) = walked.rest {
             let mut rules = Vec::new();
             let levels = self.programs.levels() as usize;
-            end = go_on(&rest, &mut addresses, levels, |address| self.rule(pid, space, address, &mut rules));
+            end = walk.go_on(&rest, levels, |address| self.rule(pid, space, address, &mut rules));
             self.programs.set_rules(space, &rules);
         }
-        FoundContext { id, pid, space, time: host::now(), addresses, ending: ending_of(end) }
+        let python = self.spaces.get_mut(&space).and_then(|space| space.python.as_mut());
+        let (places, ending) = walk.places(ending_of(end), python);
+        FoundContext { id, pid, space, time: host::now(), places, ending }
+    }
+
+    /// What a process maps has become known.
+    fn learn(&mut self, space: u32, modules: Vec<Module>) {
+        let Some(known) = self.spaces.get_mut(&space) else { return };
+        if known.python.is_none() {
+            known.python = Python::of(known.pid, &modules, &mut self.without_python);
+            if let Some(python) = &known.python {
+                self.programs.set_python(space, python.record());
+            }
+        }
+        known.modules = modules;
     }
 
     /// How the frame is left to which a call returns at this address; those that are looked up are added to `new`.
     fn rule(&mut self, pid: u32, space: u32, address: u64, new: &mut Vec<(u64, UnwindRule)>) -> UnwindRule {
-        let Contexts { spaces, tables, .. } = self;
-        let known = spaces.entry(space).or_insert_with(|| Space { pid, modules: Vec::new(), rules: HashMap::new() });
+        let known = self.spaces.entry(space).or_insert_with(|| Space::of(pid));
         if let Some(&rule) = known.rules.get(&address) {
             // The kernel side may have had no room for it.
             new.push((address, rule));
@@ -207,11 +253,13 @@ impl<'a> Contexts<'a> {
         }
         if known.find(address).is_none() {
             match modules::of_process(pid) {
-                Ok(modules) => known.modules = modules,
+                Ok(modules) => self.learn(space, modules),
                 // The process has ended: nothing can be said of the address.
                 Err(_) => return UnwindRule::Unknown,
             }
         }
+        let Contexts { spaces, tables, .. } = self;
+        let known = spaces.get_mut(&space).expect("it was met above");
         let rule = known.find(address).map_or(UnwindRule::Unknown, |(module, offset)| {
             tables.of(module).map_or(UnwindRule::Unknown, |tables| tables.rule(offset))
         });
@@ -222,7 +270,7 @@ impl<'a> Contexts<'a> {
 
     /// Forgets the rules of code that is not mapped any more.
     fn look(&mut self) -> Result<(), Error> {
-        let mut ended = Vec::new();
+        let (mut ended, mut changed) = (Vec::new(), Vec::new());
         for (&space, known) in &mut self.spaces {
             let modules = modules::of_process(known.pid).unwrap_or_default();
             if modules.is_empty() {
@@ -238,58 +286,102 @@ impl<'a> Contexts<'a> {
             let gone: HashSet<u64> = known.rules.keys().copied().filter(|&address| is_gone(address)).collect();
             self.programs.forget_rules(space, gone.iter().copied())?;
             known.rules.retain(|address, _| !gone.contains(address));
-            known.modules = modules;
+            changed.push((space, modules));
         }
+        changed.into_iter().for_each(|(space, modules)| self.learn(space, modules));
         ended.iter().for_each(|space| drop(self.spaces.remove(space)));
         Ok(())
     }
 }
 
-/// Goes on with a walk as the kernel side does (`step_up` in `context.bpf.h`), by these rules.
-fn go_on(rest: &Rest, addresses: &mut Vec<u64>, levels: usize, mut rule: impl FnMut(u64) -> UnwindRule) -> ContextEnd {
-    let Rest { mut word, mut sp, mut bp, limit, .. } = *rest;
-    let is_over = if limit == 0 { ContextEnd::RT_CONTEXT_COMPLETE } else { ContextEnd::RT_CONTEXT_BROKEN };
-    // Where the copy ends, the next call of the kind gets further.
-    let unread = |address: u64| match rest.ends_before(address) {
-        true => ContextEnd::RT_CONTEXT_ASKED,
-        false => ContextEnd::RT_CONTEXT_UNREADABLE,
-    };
-    loop {
-        let (stack, frame) = match rule(word) {
-            UnwindRule::Up(stack, frame) => (stack, frame),
-            UnwindRule::Outermost => return is_over,
-            UnwindRule::Signal => return ContextEnd::RT_CONTEXT_SIGNAL,
-            UnwindRule::Unknown => return ContextEnd::RT_CONTEXT_UNDESCRIBED,
+/// A walk through a stack.
+struct Walk {
+    addresses: Vec<u64>,
+    interprets: Vec<bool>,
+    python: Option<PythonStack>,
+}
+
+impl Walk {
+    /// The places of the walk; `python`: what is known of the interpreter by now.
+    fn places(self, ending: ContextEnding, python: Option<&mut Python>) -> (Vec<ContextPlace>, ContextEnding) {
+        let addresses = self.addresses.iter().map(|&address| ContextPlace::Address(address));
+        let is_late = ending == ContextEnding::Complete && python.is_some() && self.python.is_none();
+        let Some((python, stack)) = python.zip(self.python) else {
+            return (addresses.collect(), if is_late { ContextEnding::NotYetKnown } else { ending });
         };
-        let above = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
-        let caller = match (stack, bp) {
-            (CallerStack::AboveStack(offset), _) => above(sp, offset),
-            (_, None) => return ContextEnd::RT_CONTEXT_UNDESCRIBED,
-            (CallerStack::AboveFrame(offset), Some(bp)) => above(bp, offset),
-            (CallerStack::StoredAboveFrame(offset), Some(bp)) => match rest.word_at(above(bp, offset)) {
-                Some(caller) => caller,
-                None => return unread(above(bp, offset)),
-            },
-        };
-        if caller <= sp || !caller.is_multiple_of(8) {
-            return ContextEnd::RT_CONTEXT_BROKEN;
+        let (mut runs, mut places) = (stack.runs.into_iter().peekable(), Vec::new());
+        for (address, interprets) in std::iter::once(None).chain(addresses.map(Some)).zip(self.interprets) {
+            let Some(run) = runs.next_if(|_| interprets) else {
+                places.extend(address);
+                continue;
+            };
+            places.extend(run.frames.into_iter().map(|frame| match python.line(frame) {
+                Some(line) => ContextPlace::Python(line),
+                None => ContextPlace::Address(frame.code),
+            }));
+            if run.is_cut {
+                return (places, ContextEnding::Cut);
+            }
         }
-        let slot = caller - 8;
-        if limit != 0 && slot >= limit {
-            return if slot == limit { ContextEnd::RT_CONTEXT_COMPLETE } else { ContextEnd::RT_CONTEXT_BROKEN };
-        }
-        let Some(next) = rest.word_at(slot) else { return unread(slot) };
-        bp = match (frame, bp) {
-            (CallerFrame::Untouched, bp) => bp,
-            (CallerFrame::AboveStack(offset), _) => rest.word_at(above(caller, offset)),
-            (CallerFrame::AboveFrame(offset), Some(bp)) => rest.word_at(above(bp, offset)),
-            (CallerFrame::AboveFrame(_), None) | (CallerFrame::Nowhere, _) => None,
+        let is_cut = ending == ContextEnding::Complete && stack.is_cut;
+        (places, if is_cut { ContextEnding::Cut } else { ending })
+    }
+
+    /// Goes on with a walk as the kernel side does (`step_up` in `context.bpf.h`), by these rules.
+    fn go_on(&mut self, rest: &Rest, levels: usize, mut rule: impl FnMut(u64) -> UnwindRule) -> ContextEnd {
+        let Walk { addresses, interprets, python } = self;
+        let calls = python.iter().flat_map(|python| python.runs.iter().skip(python.passed).map(|run| run.call));
+        let mut calls = calls.peekable();
+        let Rest { mut word, mut sp, mut bp, limit, .. } = *rest;
+        let is_over = if limit == 0 { ContextEnd::RT_CONTEXT_COMPLETE } else { ContextEnd::RT_CONTEXT_BROKEN };
+        // Where the copy ends, the next call of the kind gets further.
+        let unread = |address: u64| match rest.ends_before(address) {
+            true => ContextEnd::RT_CONTEXT_ASKED,
+            false => ContextEnd::RT_CONTEXT_UNREADABLE,
         };
-        (sp, word) = (caller, next);
-        match word {
-            0 => return is_over,
-            _ if addresses.len() >= levels => return ContextEnd::RT_CONTEXT_CUT,
-            _ => addresses.push(word),
+        loop {
+            let (stack, frame) = match rule(word) {
+                UnwindRule::Up(stack, frame) => (stack, frame),
+                UnwindRule::Outermost => return is_over,
+                UnwindRule::Signal => return ContextEnd::RT_CONTEXT_SIGNAL,
+                UnwindRule::Unknown => return ContextEnd::RT_CONTEXT_UNDESCRIBED,
+            };
+            let above = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
+            let caller = match (stack, bp) {
+                (CallerStack::AboveStack(offset), _) => above(sp, offset),
+                (_, None) => return ContextEnd::RT_CONTEXT_UNDESCRIBED,
+                (CallerStack::AboveFrame(offset), Some(bp)) => above(bp, offset),
+                (CallerStack::StoredAboveFrame(offset), Some(bp)) => match rest.word_at(above(bp, offset)) {
+                    Some(caller) => caller,
+                    None => return unread(above(bp, offset)),
+                },
+            };
+            if caller <= sp || !caller.is_multiple_of(8) {
+                return ContextEnd::RT_CONTEXT_BROKEN;
+            }
+            if calls.next_if(|call| (sp..caller).contains(call)).is_some() {
+                interprets[addresses.len()] = true;
+            }
+            let slot = caller - 8;
+            if limit != 0 && slot >= limit {
+                return if slot == limit { ContextEnd::RT_CONTEXT_COMPLETE } else { ContextEnd::RT_CONTEXT_BROKEN };
+            }
+            let Some(next) = rest.word_at(slot) else { return unread(slot) };
+            bp = match (frame, bp) {
+                (CallerFrame::Untouched, bp) => bp,
+                (CallerFrame::AboveStack(offset), _) => rest.word_at(above(caller, offset)),
+                (CallerFrame::AboveFrame(offset), Some(bp)) => rest.word_at(above(bp, offset)),
+                (CallerFrame::AboveFrame(_), None) | (CallerFrame::Nowhere, _) => None,
+            };
+            (sp, word) = (caller, next);
+            match word {
+                0 => return is_over,
+                _ if addresses.len() >= levels => return ContextEnd::RT_CONTEXT_CUT,
+                _ => {
+                    addresses.push(word);
+                    interprets.push(false);
+                }
+            }
         }
     }
 }

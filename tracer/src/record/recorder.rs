@@ -117,7 +117,7 @@ pub fn record(
             (answered, return_sites)
         });
         let walking = tables.map(|tables| {
-            let contexts = Contexts::new(&programs, &found, tables, spaces.share());
+            let contexts = Contexts::new(&programs, &found, &recording.pids, tables, spaces.share());
             scope.spawn(|| contexts.walk(&are_over))
         });
         let recorded = (|| {

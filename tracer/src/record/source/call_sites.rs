@@ -7,6 +7,7 @@
 use std::collections::HashMap as Map;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use foldhash::HashMap;
 use rtrace_model::{CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, Timestamp, text_of_os};
@@ -14,10 +15,11 @@ use rtrace_symbolizer::address_space::FileId;
 use rtrace_symbolizer::lines::{CodeLine, Lines};
 use rtrace_symbolizer::modules::Module;
 
-use crate::record::contexts::{FoundContext, FoundSoFar};
+use crate::record::contexts::{ContextPlace, FoundContext, FoundSoFar};
 use crate::target::address_spaces::AddressSpaces;
 use crate::target::files::Pinned;
 use crate::target::mapping_history::{Piece, Replaced};
+use crate::target::python::PythonLine;
 
 /// A return address: number of the address space, and address.
 type Place = (u32, u64);
@@ -54,6 +56,7 @@ pub struct CallSites {
     /// What a place meant before something else was mapped there, each with the time of that, by time.
     former: HashMap<Place, Vec<(Timestamp, CallSiteId)>>,
     by_file: HashMap<(FileId, u64), CallSiteId>,
+    by_line: HashMap<Arc<PythonLine>, CallSiteId>,
     sites: Vec<CallSite>,
     /// The process of a site, and its file.
     origins: Vec<(u32, Option<FileId>)>,
@@ -74,6 +77,7 @@ impl CallSites {
             known: HashMap::default(),
             former: HashMap::default(),
             by_file: HashMap::default(),
+            by_line: HashMap::default(),
             sites: Vec::new(),
             origins: Vec::new(),
             files: Map::new(),
@@ -86,8 +90,12 @@ impl CallSites {
 
     /// Looks the places of contexts up; returns how many of these could not be understood.
     pub fn add_contexts(&mut self, found: FoundSoFar) -> u64 {
-        for FoundContext { id, pid, space, time, addresses, ending } in found.contexts {
-            let sites = addresses.into_iter().filter_map(|address| self.at(pid, space, address, time)).collect();
+        for FoundContext { id, pid, space, time, places, ending } in found.contexts {
+            let sites = places.into_iter().filter_map(|place| match place {
+                ContextPlace::Address(address) => self.at(pid, space, address, time),
+                ContextPlace::Python(line) => Some(self.in_python(pid, line)),
+            });
+            let sites = sites.collect();
             self.contexts.push(Context { id: ContextId(id), sites, ending });
         }
         found.bad_records
@@ -195,7 +203,8 @@ impl CallSites {
             let reached = reached.map(|pinned| pinned.reachable(site.file.as_deref()));
             let line = match &reached {
                 Some(path) => lines.in_file(path, within),
-                None if site.file.is_none() => lines.in_process(pid, within),
+                // Of a line of Python, all is known.
+                None if site.file.is_none() && site.function.is_none() => lines.in_process(pid, within),
                 None => None,
             };
             if let Some(CodeLine { function, function_offset, source, inlined }) = line {
@@ -215,6 +224,16 @@ impl CallSites {
         }
         let id = self.define(pid, Some(file), CallSite { file: Some(path), offset, ..CallSite::default() });
         self.by_file.insert((file, offset), id);
+        id
+    }
+
+    fn in_python(&mut self, pid: u32, line: Arc<PythonLine>) -> CallSiteId {
+        if let Some(&id) = self.by_line.get(&line) {
+            return id;
+        }
+        let (function, source) = (Some(line.function.clone()), Some(line.source.clone()));
+        let id = self.define(pid, None, CallSite { function, source, ..CallSite::default() });
+        self.by_line.insert(line, id);
         id
     }
 
