@@ -69,7 +69,7 @@ function drawFlame() {
       drawn.push({ node, x, y, wide });
       const isFound = search.found && node.fn && search.found.has(node.fn.id);
       context.globalAlpha = isAbove ? 0.45 : search.found && !isFound ? 0.28 : 1;
-      context.fillStyle = node === root ? css("--line") : isFound ? css("--match") : state.byChange ? changeColour(node.weight, change.of.get(node.id)) : colour(node.fn);
+      context.fillStyle = node === root ? css("--line") : isFound ? css("--match") : state.byChange ? changeColour(node.weight, change.of.get(node.id)) : boxColour(node.fn);
       context.fillRect(x, y, Math.max(wide - (wide > 3 ? 1 : 0), 0.4), ROW - 1);
       context.globalAlpha = search.found && !isFound && node !== root ? 0.6 : 1;
       if (wide > 24) {
@@ -121,7 +121,7 @@ function drawFlame() {
     const self = node.timed > 0 ? `${time(node.exclusive)} by itself, ` : "";
     const recorded = node.inclusive > 1.01 * node.weight ? `${time(node.inclusive)} recorded, with tracing` : "";
     const untimed = node.calls - node.timed;
-    tip.show(event, node.fn.name, libraryName(node.fn), share(node), recorded, `${self}${count(node.calls)} calls`, untimed > 0 ? `${count(untimed)} of them not timed` : "", change ? wasText(node.weight, change.of.get(node.id)) : "");
+    tip.show(event, node.fn.name, libraryName(node.fn), share(node), recorded, metricText(node.fn), `${self}${count(node.calls)} calls`, untimed > 0 ? `${count(untimed)} of them not timed` : "", change ? wasText(node.weight, change.of.get(node.id)) : "");
   });
   canvas.addEventListener("mouseleave", tip.hide);
   canvas.addEventListener("keydown", (event) => {
@@ -158,14 +158,15 @@ function drawFlame() {
     address.set("colours", byChange ? null : "libraries");
     changes.setAttribute("aria-pressed", byChange);
     byLibrary.setAttribute("aria-pressed", !byChange);
-    keys.replaceChildren(byChange ? el("div", { class: "legend" }, "less time", el("span", { class: "ramp" }), "more time than before") : legend(8));
+    keys.replaceChildren(byChange ? el("div", { class: "legend" }, "less time", el("span", { class: "ramp" }), "more time than before") : ofColours);
     draw();
   }
   const changes = el("button", { type: "button", onclick: () => paint(true) }, "Change");
   const byLibrary = el("button", { type: "button", onclick: () => paint(false) }, "Libraries");
-  const keys = el("span", {}, legend(8));
+  const ofColours = colourKeys();
+  const keys = el("span", {}, ofColours);
   section.append(
-    el("div", { class: "tools" }, el("span", { class: "group" }, icicle, flame), change ? el("span", { class: "group" }, changes, byLibrary) : null, reset, matched, el("span", { class: "gap" }), keys),
+    el("div", { class: "tools" }, el("span", { class: "group" }, icicle, flame), change ? el("span", { class: "group" }, changes, byLibrary) : null, reset, matched, el("span", { class: "gap" }), change ? null : colourChoice(), keys),
     el("div", { class: "panel" }, el("div", { class: "scroll" }, canvas)), status);
 
   on("search", () => {
@@ -182,6 +183,7 @@ function drawFlame() {
   });
   on("reset", () => zoom(root));
   on("theme", draw);
+  on("colours", draw);
   on("resize", draw);
   const linked = tree.nodes[address.get("zoom")];
   if (linked) { state.zoomed = linked; state.at = linked; }

@@ -159,7 +159,7 @@ function drawTimeline() {
       const y = top + call.depth * CALL;
       const isDim = search.found && !search.found.has(call.fn.id);
       context.globalAlpha = isDim ? 0.2 : 1;
-      context.fillStyle = search.found && !isDim ? css("--match") : colour(call.fn);
+      context.fillStyle = search.found && !isDim ? css("--match") : boxColour(call.fn);
       if (call.duration === null) context.fillRect(left, y + 3, 1, CALL - 6);
       else context.fillRect(left, y, wide > 3 ? wide - 0.5 : wide, CALL - 1);
       if (wide > 30) {
@@ -217,7 +217,7 @@ function drawTimeline() {
     canvas.style.cursor = place[0] < LABEL ? "pointer" : box ? "pointer" : "crosshair";
     if (box) {
       const { call } = box;
-      tip.show(event, call.fn.name, libraryName(call.fn), call.duration === null ? UNKNOWN : time(call.duration), `began at ${moment(call.start)}`, ENDINGS[call.ending], call.values ? withNames(call) : "");
+      tip.show(event, call.fn.name, libraryName(call.fn), call.duration === null ? UNKNOWN : time(call.duration), `began at ${moment(call.start)}`, ENDINGS[call.ending], metricText(call.fn), call.values ? withNames(call) : "");
     } else if (lane && place[0] >= LABEL && place[1] < lane.top + DENSITY) {
       const slot = Math.min(slices - 1, Math.max(0, sliceOf(ns(event.clientX))));
       const busy = lane.lane.busy[slot] / 1000;
@@ -254,7 +254,7 @@ function drawTimeline() {
 
   const reset = el("button", { type: "button", onclick: () => show(begin, end) }, "Reset zoom");
   const openAll = el("button", { type: "button", onclick() { const open = !state.every((lane) => lane.open); state.forEach((lane) => { lane.open = open; }); draw(); } }, "Open or close all");
-  section.append(el("div", { class: "tools" }, reset, state.length > 1 ? openAll : null, el("span", { class: "gap" }), legend(8)),
+  section.append(el("div", { class: "tools" }, reset, state.length > 1 ? openAll : null, el("span", { class: "gap" }), colourChoice(), colourKeys()),
     el("div", { class: "panel" }, el("div", { class: "scroll" }, canvas)), status);
 
   on("show call", (call) => {
@@ -265,6 +265,7 @@ function drawTimeline() {
   });
   on("search", draw);
   on("theme", draw);
+  on("colours", draw);
   on("resize", draw);
   on("reset", () => show(begin, end));
   const [from, to] = ["from", "to"].map((name) => Number(address.get(name)));
