@@ -249,7 +249,7 @@ fn calls_of_python_have_the_lines_that_made_them() {
             let mut expected = lines_of_script();
             if !attaches {
                 // What its first calls come from, too.
-                assert!(late <= 1000, "{late}");
+                assert!(late <= 100, "{late}");
                 *expected.get_mut("Solver.step:8 <module>:16").unwrap() -= late.div_ceil(2);
                 *expected.get_mut("Solver.step.<locals>.<lambda>:9 Solver.step:9 <module>:16").unwrap() -= late / 2;
                 late = 0;

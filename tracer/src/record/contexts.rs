@@ -187,11 +187,6 @@ impl<'a> Contexts<'a> {
         // Until it has answered, calls have no context.
         let _ahead = host::run_first();
         let mut ring = self.programs.contexts()?;
-        for &pid in self.pids {
-            if let Some(space) = self.programs.space(pid)? {
-                self.spaces.insert(space, Space::of(pid));
-            }
-        }
         let begun = Instant::now();
         let mut look_at = begun;
         loop {
@@ -270,6 +265,12 @@ impl<'a> Contexts<'a> {
 
     /// Forgets the rules of code that is not mapped any more.
     fn look(&mut self) -> Result<(), Error> {
+        // A command has another space once it executes its program.
+        for &pid in self.pids {
+            if let Some(space) = self.programs.space(pid)? {
+                self.spaces.entry(space).or_insert_with(|| Space::of(pid));
+            }
+        }
         let (mut ended, mut changed) = (Vec::new(), Vec::new());
         for (&space, known) in &mut self.spaces {
             let modules = modules::of_process(known.pid).unwrap_or_default();
