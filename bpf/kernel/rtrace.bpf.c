@@ -247,6 +247,8 @@ struct {
 	enum rt_fetch_flag fetch_flag;
 	struct rt_context context;
 	struct rt_stack stack;
+	struct rt_moment moment;
+	enum rt_moment_kind moment_kind;
 	enum rt_rule_kind rule_kind;
 	enum rt_saved saved;
 	enum rt_context_number context_number;

@@ -7,6 +7,7 @@
 
 use std::io::Write as _;
 
+mod actions;
 mod allowance;
 mod arrivals;
 mod attach;
@@ -58,6 +59,7 @@ pub use arrivals::{ArrivalRule, FilePlace, MAX_SITES, Questions, Since};
 pub use attach::Probes;
 pub use calibration::MeasuredCost;
 pub use clock::Ticks;
+pub use actions::{ENTER, LEAVE};
 pub use contexts::{ContextReader, MAX_LEVELS, PythonFrame, PythonRun, PythonStack, Rest, Walked};
 pub use cpus::online_cpus;
 pub use error::Error;

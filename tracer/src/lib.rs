@@ -8,6 +8,7 @@
 #![doc = include_str!("../examples/record.rs")]
 //! ```
 
+pub mod actions;
 pub mod counters;
 pub mod flight;
 pub mod host;

@@ -8,6 +8,7 @@ use rtrace_model::{ExitPolicy, Percent};
 use rtrace_plan::{Filter, Pattern, Selector};
 use rtrace_signatures::Request;
 
+use crate::actions::Action;
 use crate::stubs::Reach;
 use crate::target::cgroups::Cgroup;
 use crate::target::user::User;
@@ -63,6 +64,8 @@ pub struct Options {
     pub sampling: Option<u32>,
     /// Whether processes and machine are measured once a second.
     pub samples: bool,
+    /// What is done when functions enter or leave.
+    pub actions: Vec<Action>,
     /// Commands that write further metrics.
     pub plugins: Vec<String>,
     /// As whom a command runs, if not as we do.
@@ -99,6 +102,7 @@ impl Default for Options {
             everywhere: false,
             sampling: None,
             samples: false,
+            actions: Vec::new(),
             plugins: Vec::new(),
             user: None,
             helper_user: None,

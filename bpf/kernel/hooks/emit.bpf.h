@@ -3,6 +3,7 @@
 #ifndef RTRACE_EMIT_H
 #define RTRACE_EMIT_H
 
+#include "action.bpf.h"
 #include "profile.bpf.h"
 
 static __always_inline void fill_call(struct rt_call *call, const struct rt_thread *thread,
@@ -118,6 +119,7 @@ static __always_inline u32 rt_is_recorded(const struct rt_frame *frame, u64 dura
 static __always_inline u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame,
 				   const struct rt_values *values, u64 duration, u32 ending)
 {
+	rt_act(frame->region, RT_MOMENT_LEAVE);
 	if (profiled)
 		fold_call(frame->path, frame->region, duration, frame->child, ending);
 	if (profiled && rt_counters)

@@ -507,6 +507,21 @@ struct rt_stack {
 	u8 bytes[RT_STACK_PAGES * 4096];
 };
 
+/* Moments of a call: bits. */
+enum rt_moment_kind {
+	RT_MOMENT_ENTER = 1,
+	RT_MOMENT_LEAVE = 2,
+};
+
+/* A moment at which user space acts. */
+struct rt_moment {
+	u64 time;
+	u32 region;
+	u32 kind; /* enum rt_moment_kind */
+	u32 pid;
+	u32 tid;
+};
+
 /* Where a counter is read. */
 enum rt_count {
 	RT_COUNT_EVENT = 0, /* a performance event of each CPU */

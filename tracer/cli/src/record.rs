@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
+use rtrace::actions::Action;
 use rtrace::flight::{self, Flight, WindowLog};
 use rtrace::rank;
 use rtrace::session::Ready;
@@ -17,7 +18,7 @@ use rtrace::target::privilege::{self, shell_quote};
 use rtrace::target::translators;
 use rtrace::target::user::{self, User};
 use rtrace_exporters::{Consumer, Delivery, OpenMetrics, TraceWriter};
-use rtrace_model::{Sink, SinkError, Summary, counted, escape};
+use rtrace_model::{Sink, SinkError, Summary, counted, escape, grouped};
 use rtrace_plan::Plan;
 use rtrace_tui::Fate;
 use signal_hook::consts::SIGUSR1;
@@ -92,6 +93,7 @@ pub fn record(
     let (writer, windows) = writer(show).hint("choose another directory with --output DIR")?;
     let consumers = consumers(show.sinks, ready.options().helper_user.as_ref())?;
     let lingering = ready.options().outlasts_first().then(|| Lingering::of(ready.pids(), ready.is_command()));
+    let actions = ready.options().actions.clone();
     let deliveries: Vec<Delivery> = consumers.iter().map(Consumer::delivery).collect();
     let mut sinks = vec![writer];
     sinks.extend(metrics.map(|metrics| Box::new(metrics) as Box<dyn Sink>));
@@ -99,6 +101,7 @@ pub fn record(
         sinks.push(Box::new(Progress::new(show.target, lingering, windows.clone())));
         sinks.extend(consumers.into_iter().map(|consumer| Box::new(consumer) as Box<dyn Sink>));
         let recorded = ready.record(sinks, show.stop, armed);
+        actions.iter().for_each(say_outcome);
         let news = windows.iter().flat_map(WindowLog::take_news);
         for line in deliveries.iter().flat_map(Delivery::warnings).chain(news) {
             tell!("{line}");
@@ -126,6 +129,7 @@ pub fn record(
         }
         let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         tell_saved(&shown.context("failed to show the live view")?);
+        actions.iter().for_each(say_outcome);
         let summary = recorded.map_err(explain)?;
         Ok(Recorded { summary, silence, windows: None, is_kept: fate != Fate::Delete })
     })
@@ -204,6 +208,21 @@ fn say_what_is_untimed(plan: &Plan) {
 }
 
 /// A sink that fails has kept what it wrote.
+/// Says what came of an action, and how long after the moment it was done.
+fn say_outcome(action: &Action) {
+    let mut outcome = action.outcome();
+    outcome.delays.sort_unstable();
+    let at = |part: f64| outcome.delays.get(((outcome.delays.len() as f64 - 1.0) * part) as usize).copied();
+    let delay = at(0.5).zip(at(0.99)).map_or_else(String::new, |(median, most)| {
+        format!(", {} us after it (median; 99 %: {} us)", grouped(median / 1000), grouped(most / 1000))
+    });
+    let some = |count: u64, what: &str| if count > 0 { format!("; {} {what}", grouped(count)) } else { String::new() };
+    let skipped = some(outcome.skipped, "skipped, as the command still ran");
+    let missed = some(outcome.missed, "moments missed, as they came too fast");
+    let error = outcome.error.map_or_else(String::new, |error| format!("; failed: {error}"));
+    tell!("--on {}: acted {}{delay}{skipped}{missed}{error}", escape(&action.text()), counted(outcome.done, "time"));
+}
+
 fn explain(error: anyhow::Error) -> anyhow::Error {
     if error.is::<SinkError>() {
         let hint = "what was written so far is readable; free some disk space, raise `ulimit -f`, or choose another directory with --output DIR";

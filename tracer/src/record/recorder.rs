@@ -29,6 +29,7 @@ use self::members::{Members, trace_running};
 use self::notice::Notice;
 use self::read_loop::{AtWork, CostWatch, ReadLoop};
 pub use self::setup::{Extras, Loaded, Setup, Subject, load};
+use crate::actions::Actions;
 use crate::host;
 use crate::options::Options;
 use crate::record::admission::{self, Limit};
@@ -77,6 +78,7 @@ pub fn record(
     let captured = Captured::default();
     let spaces = AddressSpaces::default();
     let followed = Followed::new(&programs, setup.subject.pids(), setup.how.everywhere, spaces.history().clone());
+    let actions = Actions::new(&programs, &setup.how.actions, setup.how.helper_user.as_ref());
     let mut recording = Recording {
         programs: &programs,
         followed: &followed,
@@ -85,6 +87,7 @@ pub fn record(
         costs: &costs,
         overhead: next_metric,
         captured: &captured,
+        actions: &actions,
     };
     let late = recording.choose_processes()?;
     let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), ..setup.at_return };
@@ -120,6 +123,7 @@ pub fn record(
             let contexts = Contexts::new(&programs, &found, &recording.pids, tables, spaces.share());
             scope.spawn(|| contexts.walk(&are_over))
         });
+        let acting = (!setup.how.actions.is_empty()).then(|| scope.spawn(|| actions.run(&are_over)));
         let recorded = (|| {
             let feed = late_loads
                 .start(scope, spaces.history(), &recording.pids, &programs)
@@ -140,6 +144,7 @@ pub fn record(
                 None => CostWatch::Notice(Notice::new()),
             };
             cost.learn(&mut attachment);
+            actions.choose(&attachment.regions)?;
             announcements.announce(plan, &captured, attachment);
             let kinds = Kinds {
                 metrics: &setup.counters.metrics,
@@ -191,7 +196,8 @@ pub fn record(
         are_over.store(true, Ordering::Relaxed);
         let (answered, return_sites) = joined(answering);
         let walked = walking.map_or(Ok(()), |walking| joined(walking));
-        let ended = answered.and(walked).map_err(anyhow::Error::from);
+        let acted = acting.map_or(Ok(()), |acting| joined(acting));
+        let ended = answered.and(walked).and(acted).map_err(anyhow::Error::from);
         (recorded.and_then(|summary| ended.map(|()| summary)), return_sites)
     });
     let inspected = announcements.inspect_last(&followed, setup.subject.pids(), &mut return_sites);
@@ -237,6 +243,7 @@ struct Recording<'a> {
     /// The metric of what tracing costs.
     overhead: MetricId,
     captured: &'a Captured,
+    actions: &'a Actions<'a>,
 }
 
 impl<'a> Recording<'a> {

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use anyhow::Context as _;
 use clap::{Args, value_parser};
+use rtrace::actions::Action;
 use rtrace::rank;
 use rtrace::session::Options;
 use rtrace::target::privilege;
@@ -168,6 +170,14 @@ pub struct RecordingArgs {
     #[arg(long = "sink", value_name = "CMD")]
     pub sinks: Vec<String>,
 
+    /// Act at once when a function enters or leaves; may be repeated
+    ///
+    /// FUNC is a name, a glob or a /regex/ of functions that are traced. ACTION is a command, which a shell runs, or `>FILE TEXT`,
+    /// which writes a line to a file. The command has RTRACE_FUNCTION, RTRACE_PID and RTRACE_TID in its environment, and is not
+    /// started while it still runs. The program does not wait; each such moment costs it some microseconds.
+    #[arg(long = "on", num_args = 2, value_names = ["FUNC:enter|leave", "ACTION"])]
+    on: Vec<String>,
+
     /// Serve calls, durations and losses of each function for Prometheus: http://ADDRESS/metrics
     ///
     /// A port alone listens on 127.0.0.1, where every user of this machine can read the figures. `docs/prometheus.md` has
@@ -216,11 +226,17 @@ impl RecordingArgs {
             everywhere: self.everywhere,
             sampling: self.sampling,
             samples: self.sample_metrics || !self.no_sample_metrics,
+            actions: self.actions()?,
             plugins: self.metric_plugins.clone(),
             helper_user: self.helper_user()?,
             ring_bytes: self.buffer,
             ..selection.options()?
         })
+    }
+
+    fn actions(&self) -> anyhow::Result<Vec<Action>> {
+        let action = |pair: &[String]| Action::parse(&pair[0], &pair[1]).map_err(anyhow::Error::msg);
+        self.on.chunks_exact(2).map(action).collect::<Result<_, _>>().context("failed to read --on")
     }
 
     /// As whom sinks and plug-ins run, if not as rtrace does.

@@ -221,6 +221,7 @@ impl ReadLoop<'_, '_, '_> {
         let has_probes = attachment.as_ref().is_some_and(|attachment| attachment.check(&pids).is_ok());
         if let Some(mut attachment) = attachment {
             self.cost.learn(&mut attachment);
+            recording.actions.choose(&attachment.regions)?;
             self.announcements.announce(&late_load.plan, recording.captured, attachment);
         }
         if !has_probes {
