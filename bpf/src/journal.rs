@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::site::Site;
+use crate::site::{EVERYWHERE, Site};
 
 /// Bytes of a word of the journal, which is a sequence of entries in words of the machine: process, device,
 /// inode, number of offsets, and that many offsets in bytes.
@@ -25,14 +25,29 @@ pub struct Journal {
 struct Noted {
     file: File,
     sites: HashMap<Probed, HashSet<u64>>,
-    /// Places that get no probes any more, by device, inode and offset.
-    avoided: HashSet<(u64, u64, u64)>,
+    /// Where processes get no probes, or got none for a time: whether they still get none. And how often that changed.
+    avoided: HashMap<Probed, HashMap<u64, bool>>,
+    changes: u64,
+}
+
+impl Noted {
+    fn avoids(&self, probed: &Probed, offset: u64) -> bool {
+        let has = |offsets: &HashMap<u64, bool>| offsets.get(&offset) == Some(&true);
+        match probed.pid {
+            // Those of one process are hit in all.
+            EVERYWHERE => {
+                let of_file = |other: &Probed| (other.device, other.inode) == (probed.device, probed.inode);
+                self.avoided.iter().any(|(other, offsets)| of_file(other) && has(offsets))
+            }
+            _ => self.avoided.get(probed).is_some_and(has),
+        }
+    }
 }
 
 /// A file in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Probed {
-    /// The process, or [`EVERYWHERE`](crate::EVERYWHERE).
+    /// The process, or [`EVERYWHERE`].
     pub pid: u32,
     /// Device number of the file, as `stat` reports it.
     pub device: u64,
@@ -43,7 +58,7 @@ pub struct Probed {
 impl Journal {
     /// One that is written into this file.
     pub fn new(file: File) -> Journal {
-        Journal { noted: Mutex::new(Noted { file, sites: HashMap::new(), avoided: HashSet::new() }) }
+        Journal { noted: Mutex::new(Noted { file, sites: HashMap::new(), avoided: HashMap::new(), changes: 0 }) }
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
@@ -59,12 +74,12 @@ impl Journal {
         let Ok(metadata) = fs::metadata(path) else { return Ok(Cow::Borrowed(sites)) };
         let probed = Probed { pid, device: metadata.dev(), inode: metadata.ino() };
         let mut noted = self.noted();
-        let Noted { file, sites: known, avoided } = &mut *noted;
-        let may_have = |site: &Site| !avoided.contains(&(probed.device, probed.inode, site.file_offset));
+        let may_have = |site: &Site| !noted.avoids(&probed, site.file_offset);
         let sites = match sites.iter().all(may_have) {
             true => Cow::Borrowed(sites),
             false => sites.iter().copied().filter(may_have).collect(),
         };
+        let Noted { file, sites: known, .. } = &mut *noted;
         let known = known.entry(probed).or_default();
         let offsets: Vec<u64> = sites.iter().map(|site| site.file_offset).filter(|&at| known.insert(at)).collect();
         if !offsets.is_empty() {
@@ -76,26 +91,51 @@ impl Journal {
     }
 
     /// No probe is placed there any more.
-    pub(crate) fn avoid(&self, device: u64, inode: u64, offset: u64) {
-        self.noted().avoided.insert((device, inode, offset));
+    pub(crate) fn avoid(&self, probed: Probed, offset: u64) {
+        self.change(probed, offset, true);
+    }
+
+    /// A probe may be placed there again.
+    pub(crate) fn allow(&self, probed: Probed, offset: u64) {
+        self.change(probed, offset, false);
+    }
+
+    fn change(&self, probed: Probed, offset: u64, is_avoided: bool) {
+        let mut noted = self.noted();
+        let before = noted.avoided.entry(probed).or_default().insert(offset, is_avoided);
+        noted.changes += u64::from(before != Some(is_avoided));
+    }
+
+    /// What is to be avoided in a process is to be avoided in its child, too.
+    pub(crate) fn inherit(&self, pid: u32, parent: u32) {
+        let mut noted = self.noted();
+        let of_parent = noted.avoided.iter().filter(|(probed, _)| probed.pid == parent);
+        let of_child: Vec<_> = of_parent.map(|(probed, at)| (Probed { pid, ..*probed }, at.clone())).collect();
+        noted.avoided.extend(of_child);
+    }
+
+    /// These processes alone live.
+    pub(crate) fn keep(&self, lives: impl Fn(u32) -> bool) {
+        self.noted().avoided.retain(|probed, _| lives(probed.pid));
     }
 
     /// Whether it notes a place as to be avoided.
-    pub(crate) fn avoids(&self, device: u64, inode: u64, offset: u64) -> bool {
-        self.noted().avoided.contains(&(device, inode, offset))
+    pub(crate) fn avoids(&self, probed: Probed, offset: u64) -> bool {
+        self.noted().avoids(&probed, offset)
     }
 
-    /// How many places are to be avoided.
-    pub(crate) fn avoided(&self) -> u64 {
-        self.noted().avoided.len() as u64
+    /// How often it changed which places are to be avoided.
+    pub(crate) fn changes(&self) -> u64 {
+        self.noted().changes
     }
 
-    /// Whether it notes one of these offsets of a file, other than those to be avoided.
-    pub(crate) fn has_placed_within(&self, device: u64, inode: u64, offsets: &Range<u64>) -> bool {
-        let Noted { sites, avoided, .. } = &*self.noted();
-        let mut of_file = sites.iter().filter(|(probed, _)| (probed.device, probed.inode) == (device, inode));
-        let may_have = |site: &u64| offsets.contains(site) && !avoided.contains(&(device, inode, *site));
-        of_file.any(|(_, sites)| sites.iter().any(may_have))
+    /// Whether it notes one of these offsets of a file, other than those that were ever to be avoided in the process.
+    pub(crate) fn has_placed_within(&self, probed: Probed, offsets: &Range<u64>) -> bool {
+        let noted = self.noted();
+        let of_file = |other: &Probed| (other.device, other.inode) == (probed.device, probed.inode);
+        let mut sites = noted.sites.iter().filter(|(other, _)| of_file(other)).flat_map(|(_, sites)| sites);
+        let avoided = noted.avoided.get(&probed);
+        sites.any(|&site| offsets.contains(&site) && avoided.is_none_or(|avoided| !avoided.contains_key(&site)))
     }
 }
 
@@ -144,7 +184,8 @@ mod tests {
         let all = BTreeMap::from([(of(1), BTreeSet::from([16, 32, 48])), (of(2), BTreeSet::from([16]))]);
         assert_eq!(read(&written), all);
         assert_eq!(written.len(), (3 * 4 + 4) * WORD, "nothing is noted twice");
-        journal.avoid(metadata.dev(), metadata.ino(), 64);
+        let of = |pid| Probed { pid, device: metadata.dev(), inode: metadata.ino() };
+        journal.avoid(of(3), 64);
         assert_eq!(*journal.note(3, &probed, &sites(&[64, 80])).unwrap(), sites(&[80]), "one is avoided");
         let cut = read(&written[..written.len() - 1]);
         assert_eq!(cut[&of(1)], BTreeSet::from([16, 32]), "the last entry is cut");

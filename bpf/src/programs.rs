@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use libbpf_rs::{ErrorKind, Iter, Link, MapCore as _, MapFlags, MapHandle};
 
 use crate::allowance::Allowance;
-use crate::journal::Journal;
+use crate::journal::{Journal, Probed};
 use crate::mapped::Mapped;
 use crate::options::{MAX_COUNTERS, MAX_WATCHES, Mechanism};
 use crate::skeleton::rtrace::RtraceSkel;
@@ -492,24 +492,40 @@ pub(crate) fn put_ring(skel: &RtraceSkel, cpu: u32, ring: &MapHandle) -> libbpf_
 
 /// Without a journal, nothing is known to have been placed, and nothing is avoided.
 impl Programs {
-    /// Whether any process has or had a probe at one of these offsets of a file, other than where they are avoided.
-    pub fn has_placed_within(&self, device: u64, inode: u64, offsets: &Range<u64>) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.has_placed_within(device, inode, offsets))
+    /// Whether any process has or had a probe at one of these offsets of a file, other than where this one
+    /// avoids them, or has done so.
+    pub fn has_placed_within(&self, probed: Probed, offsets: &Range<u64>) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.has_placed_within(probed, offsets))
     }
 
-    /// Places no probe there any more, whatever is asked for: a process executes something else there than the file
-    /// holds, and the kernel would execute what the file holds.
-    pub fn avoid(&self, device: u64, inode: u64, offset: u64) {
-        self.journal.iter().for_each(|journal| journal.avoid(device, inode, offset));
+    /// Places no probe there any more, whatever is asked for: the process executes something else there than the file
+    /// holds, or may soon, and the kernel would execute what the file holds.
+    pub fn avoid(&self, probed: Probed, offset: u64) {
+        self.journal.iter().for_each(|journal| journal.avoid(probed, offset));
     }
 
-    /// How many places are to be avoided.
-    pub fn avoided(&self) -> u64 {
-        self.journal.as_ref().map_or(0, |journal| journal.avoided())
+    /// Places probes there again.
+    pub fn allow(&self, probed: Probed, offset: u64) {
+        self.journal.iter().for_each(|journal| journal.allow(probed, offset));
     }
 
-    /// Whether no probe is placed there any more.
-    pub fn avoids(&self, device: u64, inode: u64, offset: u64) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.avoids(device, inode, offset))
+    /// A child avoids what its parent does, as it has the code of that.
+    pub fn avoid_alike(&self, pid: u32, parent: u32) {
+        self.journal.iter().for_each(|journal| journal.inherit(pid, parent));
+    }
+
+    /// What other processes than these avoided is forgotten: they have ended.
+    pub fn keep_avoiding(&self, lives: impl Fn(u32) -> bool) {
+        self.journal.iter().for_each(|journal| journal.keep(&lives));
+    }
+
+    /// How often it changed which places are to be avoided.
+    pub fn changes(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.changes())
+    }
+
+    /// Whether no probe is placed there.
+    pub fn avoids(&self, probed: Probed, offset: u64) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.avoids(probed, offset))
     }
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Code that a process makes writable.
+ * Code that a process makes writable, and code again.
  *
  * Where a probe is, the kernel executes what the file holds. A program that changes its code would go on with what was
  * there before. It has to make the code writable first. Before that system call, or else in front of the lock of the
  * memory that it takes, the thread waits until user space has taken the probes out. Any later would not do, as the
- * kernel writes breakpoints again where a mapping is split or merged.
+ * kernel writes breakpoints again where a mapping is split or merged. User space hears of the system call that ends this, too.
  */
 #ifndef RTRACE_WRITER_H
 #define RTRACE_WRITER_H
@@ -15,14 +15,17 @@
 #define MPROTECT 10
 #define PKEY_MPROTECT 329
 #define PROT_WRITE 2
+#define PROT_EXEC 4
 #define VM_WRITE 2
 #define VM_EXEC 4
 #define MOST_MAPPINGS 16 /* that are looked at for one call */
-#define IS_CODE 1 /* among the bits that are 0 in the address of a page */
+/* Among the bits that are 0 in the address of a page. */
+#define IS_CODE 1 /* a file's, to which the program cannot write */
+#define IS_NO_CODE 2 /* also a file's: it can, or does not execute it */
 
 /*
- * Where the mapping at an address ends, with IS_CODE if it is a file's code to which the program cannot write; 0: there
- * is none. Not static, so that the verifier looks at it once.
+ * Where the mapping at an address ends, with what it is if it is a file's; 0: there is none. Not static, so that the
+ * verifier looks at it once.
  */
 __noinline u64 mapping_end(u64 address)
 {
@@ -30,19 +33,21 @@ __noinline u64 mapping_end(u64 address)
 
 	if (!find_mapping(&mapping, address))
 		return 0;
-	return mapping.end | (mapping.file && (mapping.flags & (VM_EXEC | VM_WRITE)) == VM_EXEC ? IS_CODE : 0);
+	if (!mapping.file)
+		return mapping.end;
+	return mapping.end | ((mapping.flags & (VM_EXEC | VM_WRITE)) == VM_EXEC ? IS_CODE : IS_NO_CODE);
 }
 
-static __always_inline bool has_code(u64 address, u64 end)
+static __always_inline bool has_such(u64 address, u64 end, u64 such)
 {
 	u64 next;
 	int i;
 
 	for (i = 0; i < MOST_MAPPINGS && address < end; i++) {
 		next = mapping_end(address);
-		if (!next || next & IS_CODE)
+		if (!next || next & such)
 			return next;
-		address = next;
+		address = next & ~(u64)(IS_CODE | IS_NO_CODE);
 	}
 	return false;
 }
@@ -56,13 +61,13 @@ static long wait_for_writer_step(u32 step, void *context)
 }
 
 /* Not static, as above. */
-__noinline int make_writable(u64 address, u64 length, u32 space)
+__noinline int change_code(u64 address, u64 length, u32 space, bool is_sealed)
 {
 	struct rt_wait wait = { .writer = (u32)bpf_get_current_pid_tgid() };
 	struct rt_question *question;
 	u32 *has_probes, yes = 1;
 
-	if (!has_code(address, address + length))
+	if (!has_such(address, address + length, is_sealed ? IS_NO_CODE : IS_CODE))
 		return 0;
 	bpf_map_update_elem(&writers, &wait.writer, &yes, BPF_ANY);
 	question = new_question(address, current_process(), space);
@@ -70,12 +75,12 @@ __noinline int make_writable(u64 address, u64 length, u32 space)
 		count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 		return 0;
 	}
-	question->kind = RT_QUESTION_WRITER;
+	question->kind = is_sealed ? RT_QUESTION_SEALED : RT_QUESTION_WRITER;
 	question->length = length;
 	question->thread = wait.writer;
 	bpf_ringbuf_submit(question, BPF_RB_FORCE_WAKEUP);
 	/* Where all CPUs are taken by who waits, nobody gets an answer. */
-	if (waiting < most_waiting) {
+	if (!is_sealed && waiting < most_waiting) {
 		wait_for(&for_writers, &wait, wait_for_writer_step);
 		has_probes = bpf_map_lookup_elem(&writers, &wait.writer);
 		see_answer(&for_writers, &wait, !has_probes || !*has_probes);
@@ -83,7 +88,10 @@ __noinline int make_writable(u64 address, u64 length, u32 space)
 	return 0;
 }
 
-/* The thread may be about to make code writable. What system call it is in is asked first: before locks, most are others. */
+/*
+ * The thread may be about to make code writable, or code of what is writable. What system call it is in is asked first:
+ * before locks, most are others.
+ */
 static __always_inline void on_writer(bool is_second)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -91,13 +99,13 @@ static __always_inline void on_writer(bool is_second)
 	u32 pid, thread = task->pid;
 	struct rt_process *process;
 
-	if ((regs->orig_ax != MPROTECT && regs->orig_ax != PKEY_MPROTECT) || !(regs->dx & PROT_WRITE))
+	if ((regs->orig_ax != MPROTECT && regs->orig_ax != PKEY_MPROTECT) || !(regs->dx & (PROT_WRITE | PROT_EXEC)))
 		return;
 	pid = process_of(task);
 	process = bpf_map_lookup_elem(&traced, &pid);
 	if (!process || (is_second && !bpf_map_delete_elem(&writers, &thread)))
 		return;
-	make_writable(regs->di, regs->si, process->space);
+	change_code(regs->di, regs->si, process->space, !(regs->dx & PROT_WRITE));
 	if (is_second)
 		bpf_map_delete_elem(&writers, &thread);
 }

@@ -247,6 +247,7 @@ enum rt_question_kind {
 	RT_QUESTION_NONE = 2, /* nothing: it was primed */
 	RT_QUESTION_INTERIM = 3, /* a probe there, though the caller only returns: it does so to where no probe is yet */
 	RT_QUESTION_WRITER = 4, /* no probes there: it is no return address, but code that a thread makes writable */
+	RT_QUESTION_SEALED = 5, /* the probes back there: a thread makes it code again that nobody can write to */
 };
 
 /* A return address that a process has met. */
@@ -258,8 +259,8 @@ struct rt_question {
 	u32 parent; /* of a process that was forked; of one that has lost its probes itself */
 	enum rt_question_kind kind;
 	struct rt_primed_key place; /* of the address; without an inode: in no file, or not looked up */
-	u64 length; /* of code that is made writable, in bytes */
-	u32 thread; /* that makes it writable */
+	u64 length; /* of code that is made writable, or no longer writable, in bytes */
+	u32 thread; /* that does so */
 	u32 reserved;
 };
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rtrace_bpf::journal::Probed;
 use rtrace_bpf::wire::{
     PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, laps_cookie, pops_cookie, step_cookie, stub_cookie,
 };
@@ -105,9 +106,13 @@ impl Placed {
         self.sites.iter().map(|site| site.file_offset)
     }
 
-    /// The sites, with what calls pass in front of them. For sites in the library itself.
+    /// The sites, with what calls pass in front of them: in the library itself, from where the function begins.
     pub fn spots(&self) -> Vec<Spot> {
-        let spot = |(site, &(_, entry)): (&Site, &(RegionId, u64))| Spot { entry, site: site.file_offset };
+        let is_of_library = self.is_of_library();
+        let spot = |(site, &(_, entry)): (&Site, &(RegionId, u64))| match is_of_library {
+            true => Spot { entry, site: site.file_offset },
+            false => Spot::at(site.file_offset),
+        };
         self.sites.iter().zip(&*self.functions).map(spot).collect()
     }
 
@@ -126,10 +131,10 @@ impl Placed {
         self.role == Role::Enter && self.file_id() == Some((self.library.device, self.library.inode))
     }
 
-    /// Places no probes at these of the sites any more.
-    pub fn avoid(&self, programs: &Programs, sites: &[u64]) {
+    /// Places no probes at these of the sites in a process any more.
+    pub fn avoid(&self, programs: &Programs, pid: u32, sites: &[u64]) {
         let Some((device, inode)) = self.file_id() else { return };
-        sites.iter().for_each(|&site| programs.avoid(device, inode, site));
+        sites.iter().for_each(|&site| programs.avoid(Probed { pid, device, inode }, site));
     }
 
     /// Places the sites in another process.
@@ -138,6 +143,15 @@ impl Placed {
     /// The process has ended, or the kernel refuses probes.
     pub fn place(&self, programs: &Programs, pid: u32) -> Result<Probes, Error> {
         programs.attach(self.role, &self.file.path(), &[pid], &self.sites)
+    }
+
+    /// Places those at these offsets.
+    ///
+    /// # Errors
+    /// As [`place`](Placed::place).
+    pub fn place_some(&self, programs: &Programs, pid: u32, is_meant: impl Fn(u64) -> bool) -> Result<Probes, Error> {
+        let meant: Vec<Site> = self.sites.iter().copied().filter(|site| is_meant(site.file_offset)).collect();
+        programs.attach(self.role, &self.file.path(), &[pid], &meant)
     }
 }
 

@@ -8,20 +8,21 @@
 //! (`gate`) a child executes another program only once they are placed: that has its probes before it maps
 //! a library.
 
+pub mod withdrawn;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs, Unlinked};
 use rtrace_model::{Library, LibraryId, RegionId, Timestamp};
 use rtrace_symbolizer::modules::{self, Module};
 
+use self::withdrawn::Withdrawn;
 use crate::host;
 use crate::record::attach::{Attachment, Closing, Placed, detach};
-use crate::target::code::Spot;
 use crate::target::mapping_history::MappingHistory;
-use crate::target::presence::{Presence, ProcessCode};
+use crate::target::presence::ProcessCode;
 use crate::target::privilege;
 
 /// The probes of children that have ended stay until no child was forked for so long, unless there are more: each hit
@@ -38,16 +39,6 @@ pub struct BlindChild {
     pub library: Library,
     /// When it was forked, or lost its probes.
     pub since: Timestamp,
-}
-
-/// Entry sites of a library that a process has overwritten, or to which no call comes any more.
-pub struct Overwritten {
-    /// The process.
-    pub pid: u32,
-    /// The library.
-    pub library: Arc<Library>,
-    /// File offsets of the sites, in bytes, sorted.
-    pub offsets: Vec<u64>,
 }
 
 /// A process that forks waits until its child has its probes, unless there are more sites: the kernel takes 5 us for each.
@@ -84,10 +75,7 @@ struct FollowedState {
     /// Those that had ended with a program of which it was not yet known whether it has mapped the library, and when
     /// they had.
     undecided: Vec<(Timestamp, BlindChild)>,
-    /// Sites that processes may have overwritten, by file: they lost the probes there.
-    withdrawn: HashSet<(u32, (u64, u64), u64)>,
-    /// The entry sites among these that nobody was told of yet.
-    overwritten: Vec<Overwritten>,
+    withdrawn: Withdrawn,
     /// Those that get no probes any more: blind since that was told, until they end or the recording does.
     staying_blind: Vec<BlindChild>,
     /// Probes of children that have ended, and the number of their sites.
@@ -254,6 +242,8 @@ impl<'a> Followed<'a> {
         // The libraries in which the child has no probes from now on, either.
         let (mut without, mut missing) = (HashSet::new(), Vec::new());
         // It has the code of its parent, with all changes of that.
+        self.programs.avoid_alike(pid, parent);
+        state.withdrawn.inherit(pid, parent);
         let process = ProcessCode::of(pid);
         for (&index, InPlace { placed, .. }) in &state.placed {
             if !placed.is_unchanged() {
@@ -261,7 +251,7 @@ impl<'a> Followed<'a> {
                 continue;
             }
             let rewritten = process.as_ref().map(|process| process.rewritten(placed.file.file(), placed.spots()));
-            placed.avoid(self.programs, &rewritten.unwrap_or_default());
+            placed.avoid(self.programs, pid, &rewritten.unwrap_or_default());
             match placed.place(self.programs, pid) {
                 Ok(placed) => probes.push((index, placed)),
                 Err(error) if error.is_gone() => break,
@@ -382,7 +372,9 @@ impl<'a> Followed<'a> {
         state.left.retain(lives);
         state.lost.retain(lives);
         state.missing.retain(|(pid, _)| lives(pid));
-        state.withdrawn.retain(|(pid, ..)| lives(pid));
+        let FollowedState { placed, withdrawn, .. } = &mut *state;
+        withdrawn.give_up(placed, |pid| !lives(&pid));
+        self.programs.keep_avoiding(|pid| lives(&pid));
         let blind: Vec<BlindChild> = state.staying_blind.extract_if(.., |child| !lives(&child.pid)).collect();
         state.blind.extend(blind);
         let ended: Vec<u32> = state.probes.keys().filter(|pid| !state.pids.contains(pid)).copied().collect();
@@ -411,102 +403,9 @@ impl<'a> Followed<'a> {
         pids.iter().copied().filter(|pid| !state.lost.contains(pid)).collect()
     }
 
-    /// Takes the entry probes at these places of a file out of a process, which may write to the code there, and places none
-    /// there any more. They are gone when this returns, and those around them are in place again: for what other threads call
-    /// meanwhile, there is a blind window.
-    ///
-    /// # Errors
-    /// The kernel refuses probes for a reason that has nothing to do with a single site.
-    pub fn withdraw(&self, pid: u32, file: (u64, u64), is_meant: impl Fn(u64) -> bool) -> Result<(), Error> {
-        let since = host::now();
-        let mut state = self.state();
-        let everywhere = state.pids.contains(&EVERYWHERE);
-        let FollowedState { placed, probes, withdrawn, overwritten, closing, .. } = &mut *state;
-        let (mut interrupted, mut blind) = (HashSet::new(), HashSet::new());
-        for (&number, InPlace { placed, first, .. }) in placed.iter_mut() {
-            if placed.file_id() != Some(file) {
-                continue;
-            }
-            let is_new = |&offset: &u64| is_meant(offset) && withdrawn.insert((pid, file, offset));
-            let mut offsets: Vec<u64> = placed.offsets().filter(is_new).collect();
-            if offsets.is_empty() {
-                continue;
-            }
-            placed.avoid(self.programs, &offsets);
-            let of_child = probes.get_mut(&pid).and_then(|probes| probes.iter_mut().find(|(of, _)| *of == number));
-            let held = of_child.map_or(first, |(_, probes)| probes);
-            let owner = if everywhere { EVERYWHERE } else { pid };
-            let old = held.take_of(owner);
-            if old.is_empty() {
-                continue;
-            }
-            closing.close(vec![old]);
-            if let Some(process) = ProcessCode::of(pid) {
-                process.wait_for_removal(placed.file.file(), placed.offsets().map(Spot::at).collect());
-            }
-            match placed.place(self.programs, owner) {
-                Ok(new) => held.extend(new),
-                Err(error) if error.is_gone() => {}
-                Err(error) if error.is_shortage() => drop(blind.insert(placed.library.id)),
-                Err(error) => return Err(error),
-            }
-            interrupted.insert(placed.library.id);
-            if placed.is_of_library() {
-                offsets.sort_unstable();
-                overwritten.push(Overwritten { pid, library: Arc::clone(&placed.library), offsets });
-            }
-        }
-        if !has_one_thread(pid) {
-            let windows = state.blind_in(pid, since, |library| interrupted.contains(&library.id));
-            state.blind.extend(windows);
-        }
-        state.tell_blind_for_good(pid, since, |library| blind.contains(&library.id));
-        Ok(())
-    }
-
-    /// Looks for entry sites of libraries that a process has overwritten, or to which what it has written in front of them
-    /// leads no call, and takes their probes out. What only seems so, as the process changes while it is looked at, is none.
-    ///
-    /// # Errors
-    /// As [`withdraw`](Followed::withdraw).
-    pub fn overwritten(&self, pid: u32) -> Result<Vec<Overwritten>, Error> {
-        // Children wait for their probes while the state is held.
-        let state = self.state();
-        let is_there =
-            |(index, of): &(&usize, &InPlace)| of.placed.is_of_library() && !state.missing.contains(&(pid, **index));
-        let placed: Vec<Placed> = state.placed.iter().filter(is_there).map(|(_, of)| of.placed.clone()).collect();
-        drop(state);
-        let mut found = overwritten(pid, &placed);
-        if found.is_empty() {
-            return Ok(found);
-        }
-        let again = overwritten(pid, &placed);
-        let state = self.state();
-        // Some may have been throttled meanwhile.
-        let placed = state.placed.values().map(|in_place| &in_place.placed);
-        let stay: HashSet<(LibraryId, u64)> =
-            placed.flat_map(|placed| placed.offsets().map(|site| (placed.library.id, site))).collect();
-        drop(state);
-        for Overwritten { library, offsets, .. } in &mut found {
-            let also = |offset: &u64| {
-                let same = again.iter().filter(|other| other.library.id == library.id);
-                let mut same = same.flat_map(|other| &other.offsets);
-                stay.contains(&(library.id, *offset)) && same.any(|other| other == offset)
-            };
-            offsets.retain(also);
-            self.withdraw(pid, (library.device, library.inode), |offset| offsets.binary_search(&offset).is_ok())?;
-        }
-        Ok(found)
-    }
-
-    /// The entry sites whose probes were withdrawn since the last call.
-    pub fn take_overwritten(&self) -> Vec<Overwritten> {
-        std::mem::take(&mut self.state().overwritten)
-    }
-
     /// How many changes of code are known.
     pub fn changes(&self) -> u64 {
-        self.programs.avoided()
+        self.programs.changes()
     }
 
     /// Recording ends: so do all blind windows.
@@ -550,23 +449,4 @@ impl<'a> Followed<'a> {
 
 fn is_mapped(modules: &[Module], library: &Library) -> bool {
     modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
-}
-
-/// Whether nothing in the process runs while its only thread waits.
-fn has_one_thread(pid: u32) -> bool {
-    fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() == 1)
-}
-
-fn overwritten(pid: u32, placed: &[Placed]) -> Vec<Overwritten> {
-    let Some(process) = ProcessCode::of(pid) else { return Vec::new() };
-    let mut libraries: BTreeMap<LibraryId, (&Placed, Vec<Spot>)> = BTreeMap::new();
-    for placed in placed.iter().filter(|placed| placed.is_unchanged()) {
-        libraries.entry(placed.library.id).or_insert_with(|| (placed, Vec::new())).1.extend(placed.spots());
-    }
-    let of_library = |(placed, spots): (&Placed, Vec<Spot>)| {
-        let Presence { absent, .. } = process.presence(placed.file.file(), spots)?;
-        let library = Arc::clone(&placed.library);
-        (!absent.is_empty()).then_some(Overwritten { pid, library, offsets: absent })
-    };
-    libraries.into_values().filter_map(of_library).collect()
 }

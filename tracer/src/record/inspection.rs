@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use rtrace_bpf::Error;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::record::family::{Followed, Overwritten};
-use crate::target::presence::Presence;
+use crate::record::family::Followed;
+use crate::record::family::withdrawn::Overwritten;
+use crate::record::returns::LostSites;
 
 /// Shortest time between two looks at a process.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -97,6 +98,7 @@ impl Inspection {
         for pid in followed.inspected(named) {
             found.extend(followed.overwritten(pid)?);
         }
+        followed.give_up_withdrawn();
         Ok(self.untold(found.into_iter().chain(followed.take_overwritten())))
     }
 
@@ -110,9 +112,9 @@ impl Inspection {
     }
 
     /// Those of these probes, which are gone, that calls were not known to miss, if there are any.
-    pub fn learn(&mut self, mut gone: Presence) -> Option<Presence> {
-        gone.absent.retain(|&offset| self.told.insert((gone.pid, gone.file, offset)));
-        (!gone.absent.is_empty()).then_some(gone)
+    pub fn learn(&mut self, mut gone: LostSites) -> Option<LostSites> {
+        gone.offsets.retain(|&offset| self.told.insert((gone.pid, gone.file, offset)));
+        (!gone.offsets.is_empty()).then_some(gone)
     }
 }
 

@@ -15,6 +15,7 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use rtrace_bpf::Programs;
+use rtrace_bpf::journal::Probed;
 use rtrace_model::{LibraryId, RegionId, Timestamp, text_of_os};
 use rtrace_plan as plan;
 use rtrace_plan::Plan;
@@ -346,7 +347,8 @@ fn tell_unprobed(programs: &Programs, mapping: &CodeMapping, channels: &Channels
     let offsets = mapping.offset..mapping.offset + (mapping.addresses.end - mapping.addresses.start);
     // Some file systems have other numbers here than in `stat`.
     let ids = [Some(mapping.file), target::identity(&mapping.path).ok()];
-    let is_traced = |(device, inode)| programs.has_placed_within(device, inode, &offsets);
+    let of = |(device, inode)| Probed { pid: mapping.pid, device, inode };
+    let is_traced = |file| programs.has_placed_within(of(file), &offsets);
     if mapping.takes_no_probes && ids.into_iter().flatten().any(is_traced) {
         let library = text_of_os(&mapping.path).into_owned();
         let _ = channels.missed.send(MissedLibrary { library, since: mapping.time });

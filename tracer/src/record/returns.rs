@@ -21,7 +21,7 @@ mod warmth;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::Scope;
@@ -44,6 +44,8 @@ pub use self::ahead::TIME_AHEAD;
 use self::ahead::{Ahead, Held, MOST_AHEAD};
 use self::caller::Callers;
 use self::hold::Hold;
+pub(crate) use self::inspect::LostSites;
+use self::inspect::Sealing;
 use self::jumps::Jumps;
 use self::links::{Links, Placement};
 use self::site::Placed;
@@ -57,12 +59,14 @@ use crate::record::gate::{Execution, Gate};
 use crate::record::inspection::Turns;
 use crate::record::jump_candidates::{self, Candidate};
 use crate::target::address_spaces::AddressSpaces;
-use crate::target::presence::Presence;
 use crate::target::privilege;
 use crate::target::translators;
 
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The same while a thread makes code executable.
+const SEALING_PATIENCE: Duration = Duration::from_micros(100);
 
 /// Time between two looks at what sites cost; once functions have been throttled, as the sites of those may be hit by
 /// nothing else and slow the program down as much as before; and from then to the first.
@@ -157,8 +161,9 @@ pub struct ReturnSites<'a> {
     held: HashMap<Key, Hold>,
     /// Sites for which the processes have memory, before anybody has met them.
     most_ahead: usize,
-    /// Those that processes have overwritten.
-    overwritten: Vec<Presence>,
+    /// Those that processes have overwritten, or may have, by file with its path in the process.
+    withdrawn: HashMap<(u32, FileId), (PathBuf, Vec<u32>)>,
+    sealing: Vec<Sealing>,
     turns: Turns,
     /// Hits until levels last changed; none where they never did.
     before: Option<Vec<SiteHitsRecord>>,
@@ -196,7 +201,8 @@ impl<'a> ReturnSites<'a> {
             gone: HashMap::new(),
             held: HashMap::new(),
             most_ahead: MOST_AHEAD,
-            overwritten: Vec::new(),
+            withdrawn: HashMap::new(),
+            sealing: Vec::new(),
             turns: Turns::new(),
             before: None,
         })
@@ -266,8 +272,11 @@ impl<'a> ReturnSites<'a> {
         let mut tasks = Tasks::default();
         let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         while !is_over.load(Ordering::Relaxed) {
-            let is_busy = self.ahead.want_any() || !tasks.is_empty();
-            let patience = if is_busy { Duration::ZERO } else { PATIENCE };
+            let patience = match self.ahead.want_any() || !tasks.is_empty() {
+                true => Duration::ZERO,
+                false if self.sealing.is_empty() => PATIENCE,
+                false => SEALING_PATIENCE,
+            };
             standby.sleep(|| wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience));
             // Who waits has been forked before: that is among what is taken now.
             tasks.executed.extend(gate.as_ref().map(Gate::waiting).unwrap_or_default());
@@ -276,7 +285,13 @@ impl<'a> ReturnSites<'a> {
             for pid in followed.take_joined() {
                 self.see_jumps(pid, &jump_candidates::among_modules(&modules::of_process(pid).unwrap_or_default()))?;
             }
-            writers.iter().try_for_each(|code| self.withdraw(code, followed))?;
+            for code in &writers {
+                match code.kind {
+                    QuestionCode::RT_QUESTION_SEALED => self.seal(code),
+                    _ => self.withdraw(code, followed)?,
+                }
+            }
+            self.see_sealed(followed)?;
             self.go_on(met, &mut tasks, followed, &mut executed)?;
             self.links.take_relinked()?;
             if exchange.levels_changed.swap(false, Ordering::Relaxed) {
@@ -386,10 +401,11 @@ impl<'a> ReturnSites<'a> {
         Ok(Some(self.hold(program, loaded)))
     }
 
-    /// The processes, the code that is made writable, and the return addresses of which the kernel side has told.
+    /// The processes, the code that is made writable or code again, and the return addresses of which the kernel side has told.
     fn take(&mut self, questions: &mut Questions<'_>) -> Result<[Vec<QuestionRecord>; 3], Error> {
+        let of_writer = [QuestionCode::RT_QUESTION_WRITER, QuestionCode::RT_QUESTION_SEALED];
         let (writers, others): (Vec<_>, Vec<_>) =
-            questions.take()?.into_iter().partition(|question| question.kind == QuestionCode::RT_QUESTION_WRITER);
+            questions.take()?.into_iter().partition(|question| of_writer.contains(&question.kind));
         let (processes, mut met): (Vec<_>, Vec<_>) = others.into_iter().partition(|question| question.address == 0);
         for question in &met {
             // All others are looked up, by the numbers that the process tells.

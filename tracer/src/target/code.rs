@@ -110,19 +110,20 @@ struct FilePart {
 impl FilePart {
     /// Whether there is a breakpoint, and nothing was written in front of it or into its instruction but breakpoints.
     fn leads_to(&self, spot: &Spot) -> bool {
-        self.is_as_stored(spot) && self.has_probe(self.at(spot.site))
+        self.is_as_stored(spot, false) && self.has_probe(self.at(spot.site))
     }
 
-    /// Whether nothing was written in front of the site or into its instruction but breakpoints. The kernel does not
-    /// execute what the process has there, but what the file held when it placed the probe.
-    fn is_as_stored(&self, spot: &Spot) -> bool {
+    /// Whether nothing was written in front of the site or into its instruction but breakpoints, and not even these if
+    /// `is_strict`. The kernel does not execute what the process has there, but what the file held when it placed the probe.
+    fn is_as_stored(&self, spot: &Spot, is_strict: bool) -> bool {
         let end = self.end_of_instruction(self.at(spot.site));
         let mut at = self.at(spot.entry);
         while at < end {
             at += match self.live[at] {
+                byte if byte == self.stored[at] => 1,
+                _ if is_strict => return false,
                 _ if self.has_nop_of_probe(at) => LONG_NOP.len(),
                 BREAKPOINT => 1,
-                byte if byte == self.stored[at] => 1,
                 _ => return false,
             };
         }
@@ -224,11 +225,12 @@ impl ProcessMemory {
     }
 
     /// Those of these probes, sorted by their sites, whose code in `mapping` of `file` is not the file's any more: a probe
-    /// that were placed there would change what the process does. What is not in the mapping or cannot be read is none.
-    pub fn rewritten(&self, mapping: &Mapping, file: &File, spots: &[Spot]) -> Vec<u64> {
+    /// that were placed there would change what the process does. A breakpoint is no change, unless `is_strict`. What is not in
+    /// the mapping or cannot be read is none.
+    pub fn rewritten(&self, mapping: &Mapping, file: &File, spots: &[Spot], is_strict: bool) -> Vec<u64> {
         let mut rewritten = Vec::new();
         self.look_at(mapping, file, spots, |part, spots| {
-            rewritten.extend(spots.iter().filter(|spot| !part.is_as_stored(spot)).map(|spot| spot.site));
+            rewritten.extend(spots.iter().filter(|spot| !part.is_as_stored(spot, is_strict)).map(|spot| spot.site));
         });
         rewritten
     }
@@ -296,11 +298,11 @@ mod tests {
             live[6] = BREAKPOINT;
             changes.iter().for_each(|&(at, byte)| live[at] = byte);
             let part = FilePart { begin: 100, live, stored: stored.clone() };
-            (part.has_probe(6), part.is_as_stored(&Spot::at(106)))
+            (part.has_probe(6), part.is_as_stored(&Spot::at(106), false), part.is_as_stored(&Spot::at(106), true))
         };
-        assert_eq!(look(&[]), (true, true));
-        assert_eq!(look(&[(3, 7)]), (true, true), "a call in front of it");
-        assert_eq!(look(&[(10, 7)]), (true, false), "a constant");
-        assert_eq!(look(&[(6, 0xb8)]), (false, true), "the probe was overwritten with what was there");
+        assert_eq!(look(&[]), (true, true, false));
+        assert_eq!(look(&[(3, 7)]), (true, true, false), "a call in front of it");
+        assert_eq!(look(&[(10, 7)]), (true, false, false), "a constant");
+        assert_eq!(look(&[(6, 0xb8)]), (false, true, true), "the probe was overwritten with what was there");
     }
 }

@@ -4,7 +4,9 @@
 //! it wrote none: the process may map another file than the one that its path leads to now, or the program may have
 //! written over the breakpoint, or a jump in front of it. Calls there are not recorded.
 
+use std::collections::BTreeSet;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,9 +18,10 @@ use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::{self, Module};
 
 use crate::target::code::{ProcessMemory, Spot};
+use crate::target::privilege;
 
-/// The kernel takes probes out one by one, 7 us each.
-const REMOVAL: Duration = Duration::from_millis(50);
+/// The kernel takes probes out one by one, 7 us each; where all CPUs are taken, it takes its time.
+const REMOVAL: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_micros(20);
 
 /// Probes of a process that should have some in a file, but has none.
@@ -92,14 +95,21 @@ pub struct Presence {
     pub path: PathBuf,
     /// The process.
     pub pid: u32,
-    /// Device and inode of the file.
-    pub file: (u64, u64),
     /// Where the process maps it.
     pub mappings: Vec<Mapping>,
     /// Probes that are in place.
     pub present: usize,
     /// File offsets of those that are not, in bytes, or that nothing comes to, though the process maps that code.
     pub absent: Vec<u64>,
+}
+
+/// What has become of code to which a process could write: file offsets of sites, in bytes, sorted.
+#[derive(Default)]
+pub struct Compared {
+    /// The process has what the file holds up to there.
+    pub unchanged: Vec<u64>,
+    /// It does not.
+    pub changed: Vec<u64>,
 }
 
 impl ProcessCode {
@@ -127,7 +137,31 @@ impl ProcessCode {
         let Some(module) = self.module(file) else { return Vec::new() };
         spots.sort_unstable_by_key(|spot| spot.site);
         let executable = module.mappings.iter().filter(|mapping| mapping.executable);
-        executable.flat_map(|mapping| self.code.rewritten(mapping, file, &spots)).collect()
+        executable.flat_map(|mapping| self.code.rewritten(mapping, file, &spots, false)).collect()
+    }
+
+    /// Compares the code of these spots of a file, which have no probes of ours, with the file where they are at these addresses,
+    /// and the process executes them and cannot write to them.
+    pub fn compare(&self, file: &File, mut spots: Vec<Spot>, addresses: &Range<u64>) -> Compared {
+        let (Some(module), Ok(space)) = (self.module(file), AddressSpace::of(self.pid)) else {
+            return Compared::default();
+        };
+        spots.sort_unstable_by_key(|spot| spot.site);
+        // The kernel would take breakpoints of the program's own out with a probe.
+        let is_strict = privilege::handles_breakpoints(self.pid) || privilege::debugger_of(self.pid).is_some();
+        let (mut settled, mut changed) = (BTreeSet::new(), BTreeSet::new());
+        let is_code = |area: &Area<'_>| {
+            let Area { mapping, is_writable, is_shared, .. } = area;
+            mapping.executable && !is_writable && !is_shared && module.mappings.contains(mapping)
+        };
+        for Area { mapping, .. } in space.areas().filter(is_code) {
+            let is_settled =
+                |spot: &&Spot| mapping.address_of(spot.site).is_some_and(|address| addresses.contains(&address));
+            let spots: Vec<Spot> = spots.iter().filter(is_settled).copied().collect();
+            settled.extend(spots.iter().map(|spot| spot.site));
+            changed.extend(self.code.rewritten(&mapping, file, &spots, is_strict));
+        }
+        Compared { unchanged: settled.difference(&changed).copied().collect(), changed: changed.into_iter().collect() }
     }
 
     /// Waits until none of these probes of a file is in the process, or for so long; they are being taken out.
@@ -153,19 +187,8 @@ impl ProcessCode {
         }
         absent.sort_unstable();
         absent.dedup();
-        Some(Presence { present, absent, ..self.nothing_of(module) })
-    }
-
-    /// A file without any probes.
-    pub fn nothing_of(&self, module: &Module) -> Presence {
-        Presence {
-            path: module.path.clone(),
-            pid: self.pid,
-            file: (module.device, module.inode),
-            mappings: module.mappings.clone(),
-            present: 0,
-            absent: Vec::new(),
-        }
+        let (path, mappings) = (module.path.clone(), module.mappings.clone());
+        Some(Presence { path, pid: self.pid, mappings, present, absent })
     }
 }
 

@@ -9,15 +9,15 @@ use rtrace_symbolizer::lines::Lines;
 
 use crate::host;
 use crate::record::attach::Attachment;
-use crate::record::family::{BlindChild, Followed, Overwritten};
+use crate::record::family::withdrawn::Overwritten;
+use crate::record::family::{BlindChild, Followed};
 use crate::record::inspection::Inspection;
 use crate::record::late_loads::MissedLibrary;
 use crate::record::pipeline::Pipeline;
-use crate::record::returns::ReturnSites;
+use crate::record::returns::{LostSites, ReturnSites};
 use crate::record::values::Captured;
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
-use crate::target::presence::Presence;
 
 /// Tells the sinks, and counts what was defined, refused and missed.
 pub struct Announcements<'a> {
@@ -144,8 +144,8 @@ impl<'a> Announcements<'a> {
         let overwritten = self.inspection.finish(followed, named)?;
         self.overwritten(overwritten);
         for gone in return_sites.overwritten(followed)? {
-            let Some(Presence { pid, path, absent, .. }) = self.inspection.learn(gone) else { continue };
-            let (library, sites) = (text_of_os(&path).into_owned(), absent.len() as u64);
+            let Some(LostSites { pid, path, offsets, .. }) = self.inspection.learn(gone) else { continue };
+            let (library, sites) = (text_of_os(&path).into_owned(), offsets.len() as u64);
             self.overwritten += sites;
             self.event_in(pid, EventKind::Overwritten { library, region: None, sites });
         }

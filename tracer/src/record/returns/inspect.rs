@@ -2,32 +2,77 @@
 //!
 //! A process may overwrite them, or drop its copy of a page. The kernel side does not trust a site that it does not find in
 //! memory; here it learns that there will be none. A thread that makes code writable waits until there are no probes: the
-//! kernel executes in their place what the file holds.
+//! kernel executes in their place what the file holds. Where the process cannot write to that code any more and has
+//! changed nothing, they come back.
 
 use std::fs::File;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use foldhash::HashSet;
+use rtrace_bpf::journal::Probed;
 use rtrace_bpf::wire::QuestionRecord;
-use rtrace_bpf::{ArrivalRule, Error};
+use rtrace_bpf::{ArrivalRule, Error, Programs};
 use rtrace_symbolizer::Image;
-use rtrace_symbolizer::address_space::Mapping;
+use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::{self, Module};
 
 use super::links::{Links, Placement};
+use super::site::Placed;
+use super::spaces::Spaces;
 use super::{FileId, ReturnSites};
 use crate::record::family::Followed;
 use crate::target::code::Spot;
-use crate::target::presence::{Presence, ProcessCode};
+use crate::target::presence::{Compared, ProcessCode};
+
+/// For so long at most a thread takes to make code executable once it was let go, unless it fails.
+const LONGEST_SEALING: Duration = Duration::from_secs(1);
+
+/// Code that a thread is about to make executable, to which it could write.
+pub(super) struct Sealing {
+    pid: u32,
+    addresses: Range<u64>,
+    until: Instant,
+}
+
+impl Sealing {
+    fn is_done(&self) -> bool {
+        let Ok(space) = AddressSpace::of(self.pid) else { return true };
+        let of_code = |area: &Area<'_>| {
+            area.mapping.start < self.addresses.end && self.addresses.start < area.mapping.end && area.file.is_some()
+        };
+        space.areas().filter(of_code).all(|area| area.mapping.executable && !area.is_writable)
+    }
+}
+
+/// Return sites of a file that a process has lost.
+pub(crate) struct LostSites {
+    pub pid: u32,
+    pub file: FileId,
+    /// The file as the process sees it.
+    pub path: PathBuf,
+    /// File offsets, in bytes.
+    pub offsets: Vec<u64>,
+}
 
 /// What only seems to be overwritten, as the process changes while it is looked at, is not.
-fn overwritten(links: &Links<'_>, pid: u32) -> Vec<(FileId, Presence, Vec<u32>)> {
+fn overwritten(links: &Links<'_>, pid: u32) -> Vec<(FileId, PathBuf, Vec<u32>)> {
     let mut found = links.overwritten(pid);
     if !found.is_empty() {
         let again: HashSet<u32> = links.overwritten(pid).into_iter().flat_map(|(_, _, ids)| ids).collect();
         found.iter_mut().for_each(|(_, _, ids)| ids.retain(|id| again.contains(id)));
     }
     found
+}
+
+/// Where the return address of a site is, each address with its space.
+fn addresses(programs: &Programs, spaces: &Spaces, placed: &Placed) -> Result<Vec<(u32, u64)>, Error> {
+    let &Placed { pid, file, offset, ref met, .. } = placed;
+    match met.is_empty() {
+        true => Ok(spaces.addresses(pid, programs.space(pid)?, file, offset)),
+        false => Ok(met.clone()),
+    }
 }
 
 /// Whether the dynamic linker writes to the code of a file when it loads it. No probe is where it does.
@@ -40,6 +85,8 @@ impl ReturnSites<'_> {
     pub(super) fn withdraw(&mut self, code: &QuestionRecord, followed: &Followed<'_>) -> Result<(), Error> {
         let QuestionRecord { pid, address, length, thread, .. } = *code;
         let (begin, end) = (address, address.saturating_add(length));
+        // What another thread was about to do it has done before, or does not now.
+        self.sealing.retain(|other| other.pid != pid || other.addresses.end <= begin || end <= other.addresses.start);
         let modules = modules::of_process(pid).unwrap_or_default();
         for module in &modules {
             let is_meant = |offset: u64| {
@@ -52,59 +99,93 @@ impl ReturnSites<'_> {
                 followed.withdraw(pid, file, is_meant)?;
                 let Some(process) = ProcessCode::of(pid) else { break };
                 self.jumps.withdraw(&process, pid, file, is_meant)?;
-                self.give_up(vec![(file, process.nothing_of(module), self.links.within(pid, file, is_meant))])?;
+                self.give_up(pid, vec![(file, module.path.clone(), self.links.within(pid, file, is_meant))])?;
             }
         }
         self.programs.let_write(thread)
     }
 
+    /// A thread is about to make code executable to which it could write.
+    pub(super) fn seal(&mut self, code: &QuestionRecord) {
+        let QuestionRecord { pid, address, length, .. } = *code;
+        let addresses = address..address.saturating_add(length);
+        self.sealing.push(Sealing { pid, addresses, until: Instant::now() + LONGEST_SEALING });
+    }
+
+    /// Code to which no thread can write any more gets its probes back where it is unchanged.
+    pub(super) fn see_sealed(&mut self, followed: &Followed<'_>) -> Result<(), Error> {
+        let is_over = |sealing: &mut Sealing| sealing.is_done() || Instant::now() >= sealing.until;
+        let over: Vec<Sealing> = self.sealing.extract_if(.., is_over).collect();
+        over.iter().try_for_each(|sealing| self.restore(sealing, followed))
+    }
+
+    /// Return sites are placed when they are met.
+    fn restore(
+        &mut self,
+        Sealing { pid, addresses: range, .. }: &Sealing,
+        followed: &Followed<'_>,
+    ) -> Result<(), Error> {
+        let Some(process) = ProcessCode::of(*pid) else { return Ok(()) };
+        followed.restore(&process, *pid, range)?;
+        self.jumps.restore(&process, *pid, range)?;
+        for (&(of, (device, inode)), (_, ids)) in self.withdrawn.iter_mut().filter(|((of, _), _)| of == pid) {
+            let Some(file) = self.callers.path((device, inode)).and_then(|path| File::open(path).ok()) else {
+                continue;
+            };
+            let site = |id: &u32| self.placed[*id as usize].spot();
+            let Compared { unchanged, .. } = process.compare(&file, ids.iter().map(site).collect(), range);
+            let is_back = |id: &mut u32| unchanged.binary_search(&site(id).site).is_ok();
+            for id in ids.extract_if(.., is_back) {
+                let placed = &self.placed[id as usize];
+                self.programs.allow(Probed { pid: of, device, inode }, placed.spot().site);
+                let addresses = addresses(self.programs, &self.spaces, placed)?;
+                self.programs.forget_arrival(placed.place(), &addresses)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Looks at the next process when it is time.
     pub(super) fn inspect(&mut self, followed: &Followed<'_>) -> Result<(), Error> {
         let (links, turns) = (&self.links, &mut self.turns);
-        let all = || links.processes().into_iter().filter(|pid| followed.has_probes(*pid)).collect();
-        let overwritten = turns.go_on(followed.changes(), all, |pid| overwritten(links, pid)).unwrap_or_default();
-        self.give_up(overwritten)
+        let all = || followed.inspected(&links.processes());
+        let looked = turns.go_on(followed.changes(), all, |pid| (pid, overwritten(links, pid)));
+        let Some((pid, overwritten)) = looked else { return Ok(()) };
+        self.give_up(pid, overwritten)
     }
 
     /// The files of processes in which sites were overwritten, once each.
     ///
     /// # Errors
     /// A map of the programs cannot be written.
-    pub fn overwritten(&mut self, followed: &Followed<'_>) -> Result<Vec<Presence>, Error> {
+    pub fn overwritten(&mut self, followed: &Followed<'_>) -> Result<Vec<LostSites>, Error> {
         for pid in self.links.processes().into_iter().filter(|pid| followed.has_probes(*pid)) {
-            self.give_up(overwritten(&self.links, pid))?;
+            self.give_up(pid, overwritten(&self.links, pid))?;
         }
-        Ok(std::mem::take(&mut self.overwritten))
+        let lost = std::mem::take(&mut self.withdrawn).into_iter().map(|((pid, file), (path, ids))| {
+            let offsets = ids.into_iter().map(|id| self.placed[id as usize].spot().site).collect();
+            LostSites { pid, file, path, offsets }
+        });
+        Ok(lost.collect())
     }
 
-    /// These sites are gone, and do not come back.
-    fn give_up(&mut self, overwritten: Vec<(FileId, Presence, Vec<u32>)>) -> Result<(), Error> {
-        for ((device, inode), mut presence, ids) in overwritten {
-            self.links.withdraw(presence.pid, (device, inode), &ids.iter().copied().collect())?;
-            let mut gone = Vec::with_capacity(ids.len());
+    /// These sites of files are gone.
+    fn give_up(&mut self, pid: u32, gone: Vec<(FileId, PathBuf, Vec<u32>)>) -> Result<(), Error> {
+        for ((device, inode), path, ids) in gone {
+            self.links.withdraw(pid, (device, inode), &ids.iter().copied().collect())?;
             for id in ids {
                 let placed = &self.placed[id as usize];
-                let (place, met) = (placed.place(), placed.met.clone());
                 if self.known.get(&placed.key()) != Some(&id) {
                     continue;
                 }
-                let addresses = match met.is_empty() {
-                    true => {
-                        self.spaces.addresses(place.pid, self.programs.space(place.pid)?, (device, inode), place.offset)
-                    }
-                    false => met,
-                };
-                self.programs.prime(&[(place, ArrivalRule::Impossible)])?;
-                for (space, address) in addresses {
+                self.programs.prime(&[(placed.place(), ArrivalRule::Impossible)])?;
+                for (space, address) in addresses(self.programs, &self.spaces, placed)? {
                     self.programs.set_arrivals(space, &[(address, ArrivalRule::Impossible)])?;
                 }
-                let site = place.offset + u64::from(placed.site.distance);
-                self.programs.avoid(device, inode, site);
+                self.programs.avoid(Probed { pid, device, inode }, placed.spot().site);
                 self.forget(id);
-                gone.push(site);
+                self.withdrawn.entry((pid, (device, inode))).or_insert_with(|| (path.clone(), Vec::new())).1.push(id);
             }
-            presence.absent = gone;
-            self.overwritten.extend(Some(presence).filter(|presence| !presence.absent.is_empty()));
         }
         Ok(())
     }
@@ -124,7 +205,10 @@ impl ReturnSites<'_> {
         if let (Some(process), Ok(open)) = (process, File::open(path)) {
             let spots = sites.iter().map(|site| Spot { entry: site.offset, site: site.probe.file_offset }).collect();
             let (device, inode) = file;
-            process.rewritten(&open, spots).into_iter().for_each(|site| self.programs.avoid(device, inode, site));
+            process
+                .rewritten(&open, spots)
+                .into_iter()
+                .for_each(|site| self.programs.avoid(Probed { pid, device, inode }, site));
         }
         match self.link(pid, file, path, sites) {
             // The process has ended, or no longer maps the file.

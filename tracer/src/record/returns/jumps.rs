@@ -3,9 +3,11 @@
 //! Each process has its own, on the C library's `longjmp` and on the unwinder, so that calls which are left by
 //! these end when they do. Where a library is traced, too, its own probes on these functions do the same.
 
+use std::ops::Range;
 use std::path::Path;
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
+use rtrace_bpf::journal::Probed;
 use rtrace_bpf::wire::untraced_jump_cookie;
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_model::Jump;
@@ -17,7 +19,7 @@ use crate::record::attach::Closing;
 use crate::record::jump_candidates::Candidate;
 use crate::target::code::Spot;
 use crate::target::files::Pinned;
-use crate::target::presence::ProcessCode;
+use crate::target::presence::{Compared, ProcessCode};
 
 /// A file with its functions.
 struct Known {
@@ -127,10 +129,36 @@ impl<'a> Jumps<'a> {
         let meant: Vec<u64> = sites.iter().map(|site| site.file_offset).filter(|&offset| is_meant(offset)).collect();
         let placed = self.placed.get_mut(&(pid, id)).filter(|_| !meant.is_empty());
         let Some(old) = placed.and_then(Option::take) else { return Ok(()) };
-        meant.iter().for_each(|&offset| self.programs.avoid(id.0, id.1, offset));
-        self.closing.close(vec![old]);
+        let probed = Probed { pid, device: id.0, inode: id.1 };
+        meant.iter().for_each(|&offset| self.programs.avoid(probed, offset));
+        self.closing.close_first(vec![old]);
         process.wait_for_removal(file.file(), sites.iter().map(|site| Spot::at(site.file_offset)).collect());
         self.link(pid, id)
+    }
+
+    /// Places the probes that were withdrawn from a process at these addresses again, where it executes what the file holds and
+    /// cannot write to it.
+    ///
+    /// # Errors
+    /// As [`place`](Jumps::place).
+    pub fn restore(&mut self, process: &ProcessCode, pid: u32, addresses: &Range<u64>) -> Result<(), Error> {
+        let of_process: Vec<FileId> = self.placed.keys().filter(|(of, _)| *of == pid).map(|(_, file)| *file).collect();
+        for id in of_process {
+            let Some(Some(Known { file, sites })) = self.known.get(&id) else { continue };
+            let probed = Probed { pid, device: id.0, inode: id.1 };
+            let out = sites.iter().map(|site| site.file_offset).filter(|&at| self.programs.avoids(probed, at));
+            let Compared { unchanged, .. } = process.compare(file.file(), out.map(Spot::at).collect(), addresses);
+            if unchanged.is_empty() {
+                continue;
+            }
+            unchanged.iter().for_each(|&offset| self.programs.allow(probed, offset));
+            if let Some(old) = self.placed.get_mut(&(pid, id)).and_then(Option::take) {
+                self.closing.close_first(vec![old]);
+                process.wait_for_removal(file.file(), sites.iter().map(|site| Spot::at(site.file_offset)).collect());
+            }
+            self.link(pid, id)?;
+        }
+        Ok(())
     }
 
     /// Takes out the probes that a process has in files that have changed.

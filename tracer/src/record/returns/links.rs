@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::Scope;
 
 use foldhash::{HashSet, HashSetExt as _};
+use rtrace_bpf::journal::Probed;
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 
 use super::FileId;
@@ -102,8 +103,9 @@ impl<'a> Links<'a> {
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn place(&mut self, pid: u32, file: FileId, path: &Path, sites: &[Placement]) -> Result<HashSet<u32>, Error> {
+        let probed = Probed { pid, device: file.0, inode: file.1 };
         let (sites, avoided): (Vec<Placement>, Vec<Placement>) =
-            sites.iter().partition(|site| !self.programs.avoids(file.0, file.1, site.probe.file_offset));
+            sites.iter().partition(|site| !self.programs.avoids(probed, site.probe.file_offset));
         let sites = sites.as_slice();
         let (links, mut refused) = match link(self.programs, pid, path, sites, self.most) {
             Err(error) if error.is_shortage() => return Ok(sites.iter().chain(&avoided).map(|site| site.id).collect()),
@@ -124,15 +126,16 @@ impl<'a> Links<'a> {
     }
 
     /// The sites of a process that returns do not come to any more, as it has overwritten them or the code in front of
-    /// them: by file.
-    pub fn overwritten(&self, pid: u32) -> Vec<(FileId, Presence, Vec<u32>)> {
+    /// them: by file, with its path in the process.
+    pub fn overwritten(&self, pid: u32) -> Vec<(FileId, PathBuf, Vec<u32>)> {
         let Some(process) = ProcessCode::of(pid) else { return Vec::new() };
         let of_group = |(file, path, sites): (FileId, PathBuf, Vec<Placement>)| {
             let spot = |site: &Placement| Spot { entry: site.offset, site: site.probe.file_offset };
-            let presence = process.presence(&File::open(path).ok()?, sites.iter().map(spot).collect())?;
-            let is_absent = |site: &&Placement| presence.absent.binary_search(&site.probe.file_offset).is_ok();
+            let Presence { path, absent, .. } =
+                process.presence(&File::open(path).ok()?, sites.iter().map(spot).collect())?;
+            let is_absent = |site: &&Placement| absent.binary_search(&site.probe.file_offset).is_ok();
             let absent: Vec<u32> = sites.iter().filter(is_absent).map(|site| site.id).collect();
-            (!absent.is_empty()).then_some((file, presence, absent))
+            (!absent.is_empty()).then_some((file, path, absent))
         };
         self.of(pid).into_iter().filter_map(of_group).collect()
     }
@@ -160,7 +163,7 @@ impl<'a> Links<'a> {
         let (links, _) = link(programs, pid, &path, &stay, most)?;
         let links = self.numbered(links);
         self.groups.entry((pid, id)).and_modify(|group| group.links.extend(links));
-        self.closing.close(old.into_iter().map(|link| link.probes).collect());
+        self.closing.close_first(old.into_iter().map(|link| link.probes).collect());
         if let (Some(process), Ok(file)) = (ProcessCode::of(pid), File::open(path)) {
             process.wait_for_removal(&file, gone.iter().map(|site| Spot::at(site.probe.file_offset)).collect());
         }

@@ -5,6 +5,7 @@ use rtrace_code::arrival::ReturnProbe;
 use rtrace_code::instruction::SiteCost;
 
 use super::{FileId, Key};
+use crate::target::code::Spot;
 
 /// A return site that was placed.
 #[derive(Clone, Debug)]
@@ -31,6 +32,11 @@ impl Placed {
 
     pub fn is_stepped(&self) -> bool {
         self.site.cost == SiteCost::SingleStep
+    }
+
+    /// Its probe, with what returns pass in front of it.
+    pub fn spot(&self) -> Spot {
+        Spot { entry: self.offset, site: self.offset + u64::from(self.site.distance) }
     }
 
     /// Its return address.
