@@ -180,6 +180,21 @@ fn a_trace_says_that_the_disk_was_full() {
     }
 }
 
+/// What a command maps before it executes its program is of rtrace, and code of the kernel is no library: nothing is missing
+/// there, whatever the pattern.
+#[test]
+fn a_pattern_that_matches_all_names_libraries_of_the_program() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = built(&[], "true");
+    let output = shell(folder.path(), "$R run --no-tui --lib '*' -o t -- true");
+    let trace = Trace::open(&folder.path().join("t")).unwrap();
+    let libraries: Vec<_> = trace.libraries().iter().map(|library| &library.path).collect();
+    assert_eq!(trace.summary().unwrap().blind_windows, 0, "{}", said(&output));
+    assert!(libraries.iter().any(|path| path.contains("libc.so")), "{libraries:?}");
+    assert!(!libraries.iter().any(|path| path.contains("rtrace") || path.contains('[')), "{libraries:?}");
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 /// A library that only a wrapper's environment leads to is waited for; what hints say can be done.
 #[test]
 fn a_library_that_a_wrapper_chooses_is_waited_for() {

@@ -71,6 +71,8 @@ struct KnownProcesses {
 
 /// The traced processes, and those that were traced lately.
 struct TracedProcesses {
+    /// Those that ran before the recording began. What a command maps before it executes its program is rtrace's.
+    running: Vec<u32>,
     living: Vec<u32>,
     lately: HashMap<u32, Timestamp>,
 }
@@ -138,7 +140,8 @@ impl LateLoads {
         &self.patterns
     }
 
-    /// Looks until the feed is dropped. All that is mapped from now on is in the history.
+    /// Looks until the feed is dropped. All that is mapped from now on is in the history. `running`: those of the processes
+    /// that run already.
     ///
     /// # Errors
     /// The kernel does not tell us of mappings.
@@ -147,6 +150,7 @@ impl LateLoads {
         scope: &'scope Scope<'scope, '_>,
         history: &MappingHistory,
         pids: &[u32],
+        running: &[u32],
         programs: &'scope Programs,
     ) -> io::Result<LateLoadFeed> {
         let mappings = Mappings::open(&rtrace_bpf::online_cpus().map_err(io::Error::other)?)?;
@@ -157,7 +161,7 @@ impl LateLoads {
         let (processes, changes) = channel();
         let (mapping, mapped) = channel();
         let (missed, rest) = channel();
-        let traced = TracedProcesses { living: pids.to_vec(), lately: HashMap::new() };
+        let traced = TracedProcesses { running: running.to_vec(), living: pids.to_vec(), lately: HashMap::new() };
         let channels = Channels { found, mapping, missed };
         scope.spawn(move || self.look_until_closed(traced, &history, &doorbell, programs, &changes, &channels));
         Ok(LateLoadFeed { found: receiver, mapped, rest, processes })
@@ -174,7 +178,7 @@ impl LateLoads {
     ) {
         // What was loaded after the plan was made and before the kernel was listened to.
         let mut looked = host::now();
-        self.look(&traced.living, looked, channels);
+        self.look(&traced.running, looked, channels);
         let mut waiting: Vec<CodeMapping> = Vec::new();
         let (mut sifted, mut is_last) = (looked, false);
         while !is_last {

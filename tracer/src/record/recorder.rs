@@ -100,8 +100,7 @@ pub fn record(
     recording.prime(&admission::within(plan, admitted.as_ref()), &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
-    // A command does not run yet.
-    let fused = recording.limit().filter(|_| matches!(setup.subject, Subject::Processes(_)));
+    let fused = recording.limit().filter(|_| !recording.named().is_empty());
     let mut attachment = recording.attach(plan, setup.stubs, admitted.as_ref(), fused)?;
     attachment.check(recording.named()).context("failed to attach")?;
     attachment.check_unchanged()?;
@@ -126,7 +125,7 @@ pub fn record(
         let acting = (!setup.how.actions.is_empty()).then(|| scope.spawn(|| actions.run(&are_over)));
         let recorded = (|| {
             let feed = late_loads
-                .start(scope, spaces.history(), &recording.pids, &programs)
+                .start(scope, spaces.history(), &recording.pids, recording.named(), &programs)
                 .context("failed to watch for new libraries")?;
             let rings = Rings::read(scope, &programs)?;
             let mut watching = Watching::new(&programs, setup.watches, setup.how.follow);

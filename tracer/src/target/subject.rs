@@ -354,10 +354,12 @@ pub fn mapped(mapping: &CodeMapping, patterns: &[String], known: &mut HashSet<(u
     Target { libraries, ..Target::default() }
 }
 
-/// Whether one of these patterns names the file that was mapped.
+/// Whether one of these patterns names the file that was mapped; code of the kernel (`[vdso]`, `[uprobes]`) and generated code
+/// are none.
 pub fn is_named(mapping: &CodeMapping, patterns: &[String]) -> bool {
     let soname = || places(mapping).iter().find_map(|path| soname(path));
-    patterns.iter().any(|pattern| select::names(pattern, &mapping.path, soname))
+    let is_file = mapping.file.1 != 0;
+    is_file && patterns.iter().any(|pattern| select::names(pattern, &mapping.path, soname))
 }
 
 /// Where the file that was mapped may be in reach: in the root folder of its process, or in ours.
