@@ -16,6 +16,7 @@ pub(crate) mod inspection;
 pub(crate) mod jump_candidates;
 pub(crate) mod late_loads;
 pub mod overhead;
+pub mod pauses;
 pub(crate) mod pipeline;
 pub(crate) mod recorder;
 pub(crate) mod returns;

@@ -19,6 +19,7 @@ use crate::record::attach::{self, Admitted, Closing};
 use crate::record::fuse::too_costly;
 use crate::record::governor::controller;
 use crate::record::overhead::{self, cpu_time};
+use crate::record::pauses::{self, Pauses};
 use crate::target;
 use crate::target::files::Pinned;
 
@@ -46,10 +47,6 @@ const STEP: Duration = Duration::from_micros(500);
 /// For so long it is measured which processes run at all.
 const MEASURED: Duration = Duration::from_millis(200);
 
-/// What counting takes of a process, at most and at least: where the budget is small, pauses would be long.
-const MOST_TAKEN: f64 = 0.15;
-const LEAST_TAKEN: f64 = 0.05;
-
 /// A pause is not longer than that.
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
@@ -73,6 +70,11 @@ impl Limit<'_> {
     /// The part of the processes' time that recording what is placed at first may take.
     pub fn most(self) -> f64 {
         self.budget.share() * controller::LOWER_TO
+    }
+
+    /// Pauses between probes that are placed or taken out.
+    pub fn pauses(self) -> Pauses {
+        Pauses::within(self.budget)
     }
 
     /// What is known of functions that nobody has looked at.
@@ -252,7 +254,7 @@ impl Looking<'_> {
         let all = since(&begin, &self.counted(regions));
         let harm = hit(&all) + all.iter().sum::<u64>() as f64 * overhead::after(self.limit.costs);
         // Who does not run does not wait for a lock.
-        let locked = attach::locked_by(sites.len()).as_nanos() as f64 * cpus.min(1.0);
+        let locked = pauses::locked_by(sites.len()).as_nanos() as f64 * cpus.min(1.0);
         thread::sleep(self.pause(harm / cpus + locked));
         Ok(GroupCounts { is_cut_short: time < LOOK && hits.iter().sum::<u64>() >= ENOUGH, hits, own })
     }
@@ -274,8 +276,7 @@ impl Looking<'_> {
 
     /// How long the process is left alone after that many nanoseconds of harm.
     fn pause(&self, harm: f64) -> Duration {
-        let part = (self.limit.budget.share()).clamp(LEAST_TAKEN, MOST_TAKEN);
-        Duration::from_secs_f64(harm / 1e9 / part).min(LONGEST_PAUSE)
+        self.limit.pauses().after(Duration::from_secs_f64(harm / 1e9)).min(LONGEST_PAUSE)
     }
 }
 

@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::thread::{self, JoinHandle, ScopedJoinHandle};
+use std::time::{Duration, Instant};
 
 use rtrace_bpf::journal::Probed;
 use rtrace_bpf::wire::{
@@ -25,6 +26,7 @@ use rtrace_symbolizer::lines::Lines;
 
 use crate::host;
 use crate::record::fuse::Fuse;
+use crate::record::pauses::{Pauses, timed};
 use crate::stubs::Stubs;
 use crate::target::code::Spot;
 use crate::target::files::Pinned;
@@ -45,22 +47,9 @@ const CLOSED_TOGETHER: usize = 12;
 /// the kernel takes out a few sites, and then waits for a grace period of RCU, which all wait for together.
 const CLOSED_SOON: usize = 256;
 
-/// For so long the kernel locks the memory of a process to place a probe, and again to take it out: between 15 and 50 us
-/// were measured. A process that hits another probe meanwhile waits.
-const LOCKED: Duration = Duration::from_micros(25);
-
-/// While probes are placed in a process that runs, it is left alone for this many times as long as it was locked.
-const ALONE: u32 = 3;
-
-/// For how long a process is locked by placing so many probes and taking them out again.
-pub fn locked_by(sites: usize) -> Duration {
-    LOCKED * 2 * u32::try_from(sites).unwrap_or(u32::MAX)
-}
-
-/// Leaves processes alone in which so many probes were placed.
-pub fn leave_alone(sites: usize) {
-    thread::sleep(locked_by(sites) / 2 * ALONE);
-}
+/// Where processes are left alone between links that are closed, some are closed together for which the kernel takes so long:
+/// each waits for a grace period, too, whatever it has.
+const TAKEN_AT_ONCE: Duration = Duration::from_millis(5);
 
 /// Probes in place. Dropping them takes them out.
 #[derive(Default)]
@@ -303,9 +292,18 @@ impl Attachment {
     }
 }
 
-/// Takes probes out.
-pub fn detach(probes: Vec<Probes>) {
-    detach_links(probes.into_iter().flat_map(Probes::into_links).collect());
+/// Takes probes out, in this order; with pauses, some at a time.
+pub fn detach(probes: Vec<Probes>, pauses: Option<Pauses>) {
+    let mut links: Vec<Probes> = probes.into_iter().flat_map(Probes::into_links).collect();
+    let Some(pauses) = pauses else { return detach_links(links) };
+    let mut together = CLOSED_TOGETHER;
+    while !links.is_empty() {
+        let rest = links.split_off(together.min(links.len()));
+        let begin = Instant::now();
+        let worked = close(std::mem::replace(&mut links, rest), CLOSED_SOON);
+        thread::sleep(pauses.after(worked).saturating_sub(begin.elapsed()));
+        together = if worked < TAKEN_AT_ONCE { together * 2 } else { together / 2 }.clamp(1, CLOSED_SOON);
+    }
 }
 
 /// Takes out links, some at a time: the kernel takes out the sites of each one by one, for which it lets only one thread
@@ -315,18 +313,18 @@ pub fn detach_links<T: Send>(links: Vec<T>) {
     close(links, if are_many { CLOSED_SOON } else { CLOSED_TOGETHER });
 }
 
-/// Takes probes out, so many links at a time.
-fn close<T: Send>(probes: Vec<T>, together: usize) {
+/// Takes probes out, so many links at a time; gives the CPU time that it took.
+fn close<T: Send>(probes: Vec<T>, together: usize) -> Duration {
     let threads = probes.len().min(together);
     let rest = Mutex::new(probes.into_iter());
     let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || while next().map(drop).is_some() {};
+    let work = || timed(|| while next().map(drop).is_some() {}).1;
     thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(work);
-        }
-        work();
-    });
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        let joined = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        own + others.into_iter().map(joined).sum::<Duration>()
+    })
 }
 
 /// Probes that are taken out while the recording goes on.
@@ -363,7 +361,7 @@ impl Closing {
     /// Waits until all are gone.
     pub fn finish(&mut self) {
         for closing in self.0.drain(..) {
-            closing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            closing.join().unwrap_or_else(|panic| resume_unwind(panic));
         }
     }
 }
@@ -383,6 +381,7 @@ pub fn attach(
 ) -> Result<Attachment, Error> {
     describe(programs, plan)?;
     let mut attachment = Attachment::default();
+    let pauses = fuse.as_ref().map(Fuse::pauses);
     // Regions whose probes went with those of others.
     let (mut innocent, mut closing) = (HashSet::new(), Closing::default());
     for (index, planned_library) in plan.libraries.iter().enumerate() {
@@ -404,7 +403,8 @@ pub fn attach(
         }
         for regions in &groups {
             let mut placing = Placing { programs, path: file.path(), regions, pids, placed: Vec::new() };
-            let refused = placing.entries()?;
+            let mut place = || placing.entries();
+            let refused = if let Some(pauses) = pauses { pauses.around(place) } else { place() }?;
             let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
                 true => None,
                 false => {
@@ -437,7 +437,6 @@ pub fn attach(
                 attachment.keep(placing, &Arc::new(Pinned::open(&path, None)?), &library);
             }
             if let Some(fuse) = &mut fuse {
-                leave_alone(regions.len());
                 let placed = attachment.throttleable.iter().filter(|of| of.is_placed).map(|of| &of.region);
                 let costly = fuse.too_costly(placed);
                 innocent.extend(attachment.take_out(&costly, &mut closing));
@@ -450,8 +449,8 @@ pub fn attach(
     let mut placed_again = Vec::new();
     for of_file in again.chunk_by(|a, b| Arc::ptr_eq(&a.file, &b.file)) {
         for group in of_file.chunks(MOST_TOGETHER) {
-            placed_again.push(place_again(programs, pids, group)?);
-            leave_alone(group.len());
+            let place = || place_again(programs, pids, group);
+            placed_again.push(if let Some(pauses) = pauses { pauses.around(place) } else { place() }?);
         }
     }
     for Attachment { placed, probes, .. } in placed_again {

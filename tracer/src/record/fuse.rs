@@ -7,6 +7,7 @@ use rtrace_bpf::{Error, Programs};
 use rtrace_model::{CallCost, LEAST_CPU, Region, RegionId};
 
 use crate::record::overhead::{self, CpuMeter};
+use crate::record::pauses::Pauses;
 
 /// Counts calls while nothing is recorded.
 pub struct Fuse<'a> {
@@ -14,18 +15,24 @@ pub struct Fuse<'a> {
     costs: &'a [CallCost],
     /// The part of the time that all calls together may take.
     most: f64,
+    pauses: Pauses,
     pids: &'a [u32],
     meter: CpuMeter,
     before: Vec<u64>,
 }
 
 impl<'a> Fuse<'a> {
-    /// Begins to count the calls in these processes, which may take that part of their time.
-    pub fn new(programs: &'a Programs, costs: &'a [CallCost], most: f64, pids: &'a [u32]) -> Fuse<'a> {
+    /// Begins to count the calls in these processes, which may take that part of their time; they are left alone in `pauses`.
+    pub fn new(programs: &'a Programs, costs: &'a [CallCost], most: f64, pauses: Pauses, pids: &'a [u32]) -> Fuse<'a> {
         programs.set_window(true);
         let mut meter = CpuMeter::default();
         meter.since_last(pids);
-        Fuse { programs, costs, most, pids, meter, before: Vec::new() }
+        Fuse { programs, costs, most, pauses, pids, meter, before: Vec::new() }
+    }
+
+    /// Pauses between probes that are placed.
+    pub fn pauses(&self) -> Pauses {
+        self.pauses
     }
 
     /// Those of the regions whose calls since the last time cost too much.

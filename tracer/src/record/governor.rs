@@ -30,6 +30,7 @@ use crate::host;
 use crate::record::attach::{self, Closing, Governable, Throttleable};
 use crate::record::family::Followed;
 use crate::record::overhead::{self, CpuMeter, Surcharge};
+use crate::record::pauses;
 use crate::record::returns::Exchange;
 
 /// Time between two decisions.
@@ -474,7 +475,7 @@ impl<'a> Governor<'a> {
         let placing = Instant::now();
         let probes: Vec<Probes> = sites.iter().filter_map(place).collect();
         let placed = placing.elapsed();
-        self.stalled = attach::locked_by(throttled.len()).as_secs_f64();
+        self.stalled = pauses::locked_by(throttled.len()).as_secs_f64();
         programs.set_window(true);
         let from = host::now().0;
         thread::sleep(self.window);

@@ -42,6 +42,7 @@ use crate::record::fuse::Fuse;
 use crate::record::gate::Gate;
 use crate::record::governor::{Governor, GovernorContext};
 use crate::record::jump_candidates;
+use crate::record::pauses::Pauses;
 use crate::record::pipeline::Pipeline;
 use crate::record::returns::{Exchange, ReturnSites, TIME_AHEAD};
 use crate::record::source::{Drained, Kinds, Rings, Source};
@@ -205,7 +206,8 @@ pub fn record(
     let return_summary = return_sites.summary();
     // What is hit goes first: a process waits at each hit while others are taken out.
     let entries = followed.into_probes().into_iter().rev();
-    detach(return_sites.into_probes().into_iter().chain(entries).collect());
+    let pauses = setup.how.budget.map(Pauses::within);
+    detach(return_sites.into_probes().into_iter().chain(entries).collect(), pauses);
 
     let Drained { summary: drained, mut call_sites, calls } = drained?;
     inspected?;
@@ -327,6 +329,8 @@ impl<'a> Recording<'a> {
             self.named().iter().flat_map(|&pid| modules::of_process(pid).unwrap_or_default()).collect();
         return_sites.avoid(code::by_file(&modules));
         let time = TIME_AHEAD / u32::try_from(pids.len()).unwrap_or(u32::MAX).max(1);
+        // A command does not run yet.
+        let pauses = self.limit().filter(|_| !self.named().is_empty()).map(Limit::pauses);
         for &pid in pids {
             let jumps = match self.setup.subject {
                 Subject::Processes(_) => {
@@ -335,7 +339,7 @@ impl<'a> Recording<'a> {
                 Subject::Command(_) => jump_candidates::among_files(self.setup.command_files),
             };
             return_sites.see_jumps(pid, &jumps)?;
-            return_sites.prime(pid, &files, time, self.setup.how.budget.is_some())?;
+            return_sites.prime(pid, &files, time, pauses)?;
         }
         Ok(())
     }
@@ -369,7 +373,7 @@ impl<'a> Recording<'a> {
         let attachment = self
             .followed
             .attach(|pids| {
-                let fuse = fused.map(|limit| Fuse::new(self.programs, limit.costs, limit.most(), pids));
+                let fuse = fused.map(|limit| Fuse::new(self.programs, limit.costs, limit.most(), limit.pauses(), pids));
                 attach::attach(self.programs, plan, pids, stubs, admitted, fuse)
             })
             .context("failed to attach")?;

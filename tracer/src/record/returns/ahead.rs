@@ -18,9 +18,9 @@ use rtrace_code::arrival;
 use rtrace_symbolizer::modules;
 
 use super::{FileId, ReturnSites};
-use crate::record::attach;
 use crate::record::callers::{CallerFile, LoadedFiles};
 use crate::record::gate::Execution;
+use crate::record::pauses::Pauses;
 use crate::target;
 
 /// Sites that are placed before anybody has met them, at most: the kernel takes 5 us to place one and 7 us to take
@@ -188,11 +188,17 @@ impl Ahead {
 impl ReturnSites<'_> {
     /// Places the sites of direct calls in these files before the process runs on, those of its program first and then
     /// of small files, not more than are worth it, and not for longer than that; those that it has stay as they are. A
-    /// process that runs meanwhile is left alone between them where that is wanted (`is_gentle`).
+    /// process that runs meanwhile is left alone in `pauses`.
     ///
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
-    pub fn prime(&mut self, pid: u32, files: &[CallerFile], time: Duration, is_gentle: bool) -> Result<(), Error> {
+    pub fn prime(
+        &mut self,
+        pid: u32,
+        files: &[CallerFile],
+        time: Duration,
+        pauses: Option<Pauses>,
+    ) -> Result<(), Error> {
         let path = target::program_of(pid);
         let program = target::identity(&path).ok();
         let mapped = modules::of_process(pid).unwrap_or_default();
@@ -206,11 +212,11 @@ impl ReturnSites<'_> {
         while Instant::now() < until
             && let Some(wanted) = self.ahead.next_of(pid, most)
         {
-            let begin = Instant::now();
-            self.place_wanted(&wanted)?;
-            if is_gentle {
-                attach::leave_alone(most);
+            if let Some(pauses) = pauses {
+                pauses.around(|| self.place_wanted(&wanted))?;
             } else {
+                let begin = Instant::now();
+                self.place_wanted(&wanted)?;
                 most = if begin.elapsed() < BATCH_TIME { most * 2 } else { (most / 2).max(1) };
             }
         }
