@@ -403,8 +403,8 @@ pub fn attach(
         }
         for regions in &groups {
             let mut placing = Placing { programs, path: file.path(), regions, pids, placed: Vec::new() };
-            let mut place = || placing.entries();
-            let refused = if let Some(pauses) = pauses { pauses.around(place) } else { place() }?;
+            let (refused, worked) = timed(|| placing.entries());
+            let refused = refused?;
             let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
                 true => None,
                 false => {
@@ -436,11 +436,12 @@ pub fn attach(
                 placing.stubs(stub_of)?;
                 attachment.keep(placing, &Arc::new(Pinned::open(&path, None)?), &library);
             }
-            if let Some(fuse) = &mut fuse {
+            let Some(fuse) = &mut fuse else { continue };
+            fuse.pauses().watched(worked, || {
                 let placed = attachment.throttleable.iter().filter(|of| of.is_placed).map(|of| &of.region);
                 let costly = fuse.too_costly(placed);
                 innocent.extend(attachment.take_out(&costly, &mut closing));
-            }
+            });
         }
     }
     closing.finish();

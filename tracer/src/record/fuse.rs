@@ -9,6 +9,9 @@ use rtrace_model::{CallCost, LEAST_CPU, Region, RegionId};
 use crate::record::overhead::{self, CpuMeter};
 use crate::record::pauses::Pauses;
 
+/// Nanoseconds of CPU time of which a few calls are no large part.
+const ENOUGH: f64 = 1e6;
+
 /// Counts calls while nothing is recorded.
 pub struct Fuse<'a> {
     programs: &'a Programs,
@@ -18,6 +21,8 @@ pub struct Fuse<'a> {
     pauses: Pauses,
     pids: &'a [u32],
     meter: CpuMeter,
+    /// Nanoseconds that the processes have used since calls were looked at.
+    used: f64,
     before: Vec<u64>,
 }
 
@@ -27,7 +32,7 @@ impl<'a> Fuse<'a> {
         programs.set_window(true);
         let mut meter = CpuMeter::default();
         meter.since_last(pids);
-        Fuse { programs, costs, most, pauses, pids, meter, before: Vec::new() }
+        Fuse { programs, costs, most, pauses, pids, meter, used: 0.0, before: Vec::new() }
     }
 
     /// Pauses between probes that are placed.
@@ -37,7 +42,11 @@ impl<'a> Fuse<'a> {
 
     /// Those of the regions whose calls since the last time cost too much.
     pub fn too_costly<'r>(&mut self, regions: impl Iterator<Item = &'r Region>) -> HashSet<RegionId> {
-        let used = self.meter.since_last(self.pids) as f64;
+        self.used += self.meter.since_last(self.pids) as f64;
+        if self.used < ENOUGH {
+            return HashSet::new();
+        }
+        let used = std::mem::take(&mut self.used);
         let entries = self.programs.entries();
         let before = std::mem::replace(&mut self.before, entries);
         let now = &self.before;

@@ -22,6 +22,9 @@ pub fn locked_by(sites: usize) -> Duration {
 const MOST_TAKEN: f64 = 0.15;
 const LEAST_TAKEN: f64 = 0.05;
 
+/// What is placed may be hit a million times a second: it is looked at so often.
+const UNWATCHED: Duration = Duration::from_millis(2);
+
 /// Pauses in which processes are left alone between probes that are placed or taken out.
 #[derive(Clone, Copy)]
 pub struct Pauses {
@@ -39,10 +42,25 @@ impl Pauses {
         taken.div_f64(self.part)
     }
 
+    /// Leaves the processes alone after so much work, and looks at them at the end and now and then.
+    pub fn watched(self, worked: Duration, mut look: impl FnMut()) {
+        let mut rest = self.beyond(worked);
+        while !rest.is_zero() {
+            let slice = rest.min(UNWATCHED);
+            thread::sleep(slice);
+            rest -= slice;
+            look();
+        }
+    }
+
+    fn beyond(self, worked: Duration) -> Duration {
+        self.after(worked).saturating_sub(worked)
+    }
+
     /// Does this, and leaves the processes alone: they wait for this thread at most as long as it works.
     pub fn around<T>(self, work: impl FnOnce() -> T) -> T {
         let (done, worked) = timed(work);
-        thread::sleep(self.after(worked).saturating_sub(worked));
+        thread::sleep(self.beyond(worked));
         done
     }
 }
