@@ -100,6 +100,13 @@ pub enum Class {
     X87Up,
 }
 
+impl Structure {
+    /// Plain data in the layout that C gives it.
+    pub fn plain(name: String, bytes: Option<u64>, align: u64, fields: Vec<Field>) -> Structure {
+        Structure { name, bytes, align, may_be_packed: false, fields, by_reference: false }
+    }
+}
+
 impl Type {
     /// Its size in bytes, if it has one that is known.
     pub fn bytes(&self) -> Option<u64> {

@@ -367,7 +367,7 @@ impl Parser<'_> {
             return Err(format!("a structure of more than {MOST_MEMBERS} members"));
         }
         let bytes = Some(size.next_multiple_of(align));
-        Ok(Structure { name: String::new(), bytes, align, may_be_packed: false, fields, by_reference: false })
+        Ok(Structure::plain(String::new(), bytes, align, fields))
     }
 
     fn declarator(&mut self) -> Result<Declarator, String> {

@@ -346,14 +346,7 @@ fn tagged(ctype: Type, name: &str) -> Type {
 fn opaque(name: &str) -> Type {
     let word = Type::Array(Box::new(Type::Integer { bytes: 8, signed: false }), 1);
     let fields = vec![Field { name: String::new(), offset: 0, ctype: word, bits: None, tag: None }];
-    Type::Struct(Box::new(Structure {
-        name: name.to_owned(),
-        bytes: Some(8),
-        align: 8,
-        may_be_packed: false,
-        fields,
-        by_reference: false,
-    }))
+    Type::Struct(Box::new(Structure::plain(name.to_owned(), Some(8), 8, fields)))
 }
 
 /// Reads `{ c = "void *", id = "+224 u32" }`, or `{ c = "int", size = "+1 u8 of 0x4c" }`.
@@ -382,16 +375,7 @@ fn implementation(
         };
         members.push(Field { name: field.clone(), offset, ctype, bits: None, tag });
     }
-    let structure = |bytes| {
-        Type::Struct(Box::new(Structure {
-            name: name.to_owned(),
-            bytes,
-            align: 1,
-            may_be_packed: false,
-            fields: members.clone(),
-            by_reference: false,
-        }))
-    };
+    let structure = |bytes| Type::Struct(Box::new(Structure::plain(name.to_owned(), bytes, 1, members.clone())));
     let ctype = match prototype::parse_type(c, types)? {
         Type::Pointer(_) => Type::Pointer(Box::new(structure(None))),
         other if other.scalar().is_some() => other,

@@ -10,7 +10,7 @@ use gimli::{
     DW_AT_byte_size, DW_AT_calling_convention, DW_AT_count, DW_AT_data_bit_offset, DW_AT_data_member_location,
     DW_AT_declaration, DW_AT_defaulted, DW_AT_deleted, DW_AT_encoding, DW_AT_external, DW_AT_language,
     DW_AT_linkage_name, DW_AT_lower_bound, DW_AT_name, DW_AT_producer, DW_AT_type, DW_AT_upper_bound, DW_AT_virtuality,
-    DwAt, Dwarf, UnitOffset, UnitSectionOffset,
+    DwAt, DwTag, Dwarf, UnitOffset, UnitSectionOffset,
 };
 
 use super::language::Language;
@@ -63,14 +63,17 @@ fn is_special(ctype: &Type) -> bool {
 fn pointer_to_method(word: &Type) -> Type {
     let field =
         |name: &str, offset| Field { name: name.to_owned(), offset, ctype: word.clone(), bits: None, tag: None };
-    Type::Struct(Box::new(Structure {
-        name: String::new(),
-        bytes: Some(16),
-        align: 8,
-        may_be_packed: false,
-        fields: vec![field("ptr", 0), field("adj", 8)],
-        by_reference: false,
-    }))
+    Type::Struct(Box::new(Structure::plain(String::new(), Some(16), 8, vec![field("ptr", 0), field("adj", 8)])))
+}
+
+/// Whether an entry is another type by another name, or with a qualifier.
+fn is_alias(tag: DwTag) -> bool {
+    let qualifiers = [gimli::DW_TAG_const_type, gimli::DW_TAG_volatile_type, gimli::DW_TAG_restrict_type];
+    qualifiers.contains(&tag) || matches!(tag, gimli::DW_TAG_typedef | gimli::DW_TAG_atomic_type)
+}
+
+fn is_class(tag: DwTag) -> bool {
+    matches!(tag, gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type)
 }
 
 type DwarfValue<'a> = AttributeValue<Reader<'a>>;
@@ -160,6 +163,10 @@ impl<'a> DwarfFiles<'a> {
         Some(self.of(place.shared).ok()?.attr_string(&unit, value).ok()?.to_string_lossy())
     }
 
+    fn tag(&self, place: EntryRef) -> Option<DwTag> {
+        Some(self.unit(place.shared, place.unit).ok()?.entry(place.offset).ok()?.tag())
+    }
+
     fn name(&self, place: EntryRef) -> Option<String> {
         self.text(place, self.attribute(place, DW_AT_name))
     }
@@ -214,22 +221,15 @@ impl<'a> DwarfFiles<'a> {
             Some(value) => self.referred(place, value, levels, depth + 1),
             None => Type::Void,
         };
-        let tag = self.unit(place.shared, place.unit).and_then(|unit| Ok(unit.entry(place.offset)?.tag()));
-        let Ok(tag) = tag else { return named() };
+        let Some(tag) = self.tag(place) else { return named() };
         match tag {
             gimli::DW_TAG_base_type => self.base(place),
             gimli::DW_TAG_pointer_type | gimli::DW_TAG_reference_type | gimli::DW_TAG_rvalue_reference_type => {
                 Type::Pointer(Box::new(self.pointee(place, levels, depth)))
             }
-            gimli::DW_TAG_typedef
-            | gimli::DW_TAG_const_type
-            | gimli::DW_TAG_volatile_type
-            | gimli::DW_TAG_restrict_type
-            | gimli::DW_TAG_atomic_type => inner(levels),
+            alias if is_alias(alias) => inner(levels),
             gimli::DW_TAG_enumeration_type => self.enumeration(place, inner(0)),
-            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
-                self.structure(place, tag, levels, depth)
-            }
+            class if is_class(class) => self.structure(place, tag, levels, depth),
             gimli::DW_TAG_array_type => self.array(place, inner(levels)),
             gimli::DW_TAG_string_type => {
                 Type::Array(Box::new(Type::Char), self.number(place, DW_AT_byte_size).unwrap_or(0))
@@ -260,16 +260,9 @@ impl<'a> DwarfFiles<'a> {
     /// The name of the structure that an entry is, behind qualifiers and typedefs.
     fn structure_behind(&self, mut place: EntryRef) -> Option<String> {
         for _ in 0..DEEPEST {
-            let unit = self.unit(place.shared, place.unit).ok()?;
-            match unit.entry(place.offset).ok()?.tag() {
-                gimli::DW_TAG_typedef
-                | gimli::DW_TAG_const_type
-                | gimli::DW_TAG_volatile_type
-                | gimli::DW_TAG_restrict_type
-                | gimli::DW_TAG_atomic_type => place = self.origin(place, DW_AT_type)?,
-                gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
-                    return Some(self.name(place).unwrap_or_default());
-                }
+            match self.tag(place)? {
+                alias if is_alias(alias) => place = self.origin(place, DW_AT_type)?,
+                class if is_class(class) => return Some(self.name(place).unwrap_or_default()),
                 _ => return None,
             }
         }
@@ -352,7 +345,7 @@ impl<'a> DwarfFiles<'a> {
         }
     }
 
-    fn structure(&self, place: EntryRef, tag: gimli::DwTag, levels: u32, depth: u32) -> Type {
+    fn structure(&self, place: EntryRef, tag: DwTag, levels: u32, depth: u32) -> Type {
         let name = self.name(place).unwrap_or_default();
         let is_declared = self.has(place, DW_AT_declaration);
         let bytes = self.number(place, DW_AT_byte_size).filter(|_| !is_declared);
@@ -435,15 +428,11 @@ impl<'a> DwarfFiles<'a> {
             if place.offset == class.offset && place.unit == class.unit && place.shared == class.shared {
                 return true;
             }
-            let tag = self.unit(place.shared, place.unit).and_then(|unit| Ok(unit.entry(place.offset)?.tag()));
-            target = match tag {
-                Ok(
-                    gimli::DW_TAG_reference_type
-                    | gimli::DW_TAG_rvalue_reference_type
-                    | gimli::DW_TAG_const_type
-                    | gimli::DW_TAG_volatile_type
-                    | gimli::DW_TAG_typedef,
-                ) => self.origin(place, DW_AT_type),
+            target = match self.tag(place) {
+                Some(gimli::DW_TAG_reference_type | gimli::DW_TAG_rvalue_reference_type) => {
+                    self.origin(place, DW_AT_type)
+                }
+                Some(alias) if is_alias(alias) => self.origin(place, DW_AT_type),
                 _ => return false,
             };
         }
@@ -451,7 +440,7 @@ impl<'a> DwarfFiles<'a> {
     }
 
     /// The offset of a member, and its bits if it is a bit field.
-    fn member_place(&self, place: EntryRef, tag: gimli::DwTag, ctype: &Type) -> Option<(u64, Option<(u8, u8)>)> {
+    fn member_place(&self, place: EntryRef, tag: DwTag, ctype: &Type) -> Option<(u64, Option<(u8, u8)>)> {
         let offset = match self.attribute(place, DW_AT_data_member_location) {
             Some(value) => value.udata_value(),
             None if tag == gimli::DW_TAG_union_type || self.number(place, DW_AT_data_bit_offset).is_some() => Some(0),
@@ -487,28 +476,27 @@ impl<'a> DwarfFiles<'a> {
             let linkage = self.attribute(place, DW_AT_linkage_name);
             self.name(place).or_else(|| self.text(place, linkage)).unwrap_or_default()
         };
-        let tag = self.unit(place.shared, place.unit).and_then(|unit| Ok(unit.entry(place.offset)?.tag()));
+        let Some(tag) = self.tag(place) else { return "?".to_owned() };
         let tagged = |word: &str| format!("{word} {}", name()).trim_end().to_owned();
         match tag {
-            Ok(gimli::DW_TAG_pointer_type) => match inner() {
+            gimli::DW_TAG_pointer_type => match inner() {
                 inner if inner.ends_with('*') => format!("{inner}*"),
                 inner => format!("{inner} *"),
             },
-            Ok(gimli::DW_TAG_reference_type) => format!("{} &", inner()),
-            Ok(gimli::DW_TAG_rvalue_reference_type) => format!("{} &&", inner()),
-            Ok(gimli::DW_TAG_const_type) => match inner() {
+            gimli::DW_TAG_reference_type => format!("{} &", inner()),
+            gimli::DW_TAG_rvalue_reference_type => format!("{} &&", inner()),
+            gimli::DW_TAG_const_type => match inner() {
                 inner if inner.ends_with('*') => format!("{inner} const"),
                 inner => format!("const {inner}"),
             },
-            Ok(gimli::DW_TAG_volatile_type) => format!("volatile {}", inner()),
-            Ok(gimli::DW_TAG_restrict_type | gimli::DW_TAG_atomic_type) => inner(),
-            Ok(gimli::DW_TAG_structure_type) => tagged("struct"),
-            Ok(gimli::DW_TAG_union_type) => tagged("union"),
-            Ok(gimli::DW_TAG_enumeration_type) => tagged("enum"),
-            Ok(gimli::DW_TAG_array_type) => format!("{}[]", inner()),
-            Ok(gimli::DW_TAG_subroutine_type) => "function".to_owned(),
-            Ok(_) => Some(name()).filter(|name| !name.is_empty()).unwrap_or_else(|| "?".to_owned()),
-            Err(_) => "?".to_owned(),
+            gimli::DW_TAG_volatile_type => format!("volatile {}", inner()),
+            gimli::DW_TAG_restrict_type | gimli::DW_TAG_atomic_type => inner(),
+            gimli::DW_TAG_structure_type => tagged("struct"),
+            gimli::DW_TAG_union_type => tagged("union"),
+            gimli::DW_TAG_enumeration_type => tagged("enum"),
+            gimli::DW_TAG_array_type => format!("{}[]", inner()),
+            gimli::DW_TAG_subroutine_type => "function".to_owned(),
+            _ => Some(name()).filter(|name| !name.is_empty()).unwrap_or_else(|| "?".to_owned()),
         }
     }
 }
