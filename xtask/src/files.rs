@@ -3,8 +3,11 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
+
+use crate::process;
 
 /// The text of a file.
 ///
@@ -53,23 +56,16 @@ pub fn emptied(path: PathBuf) -> Result<PathBuf> {
     removed(path).and_then(folder)
 }
 
-/// All files below a folder that are wanted, without those of builds and of Git.
-pub fn collect(folder: &Path, files: &mut Vec<PathBuf>, is_wanted: &dyn Fn(&Path) -> bool) -> Result<()> {
-    let entries = fs::read_dir(folder).with_context(|| format!("failed to list `{}`", folder.display()))?;
-    for entry in entries {
-        let path = entry.with_context(|| format!("failed to list `{}`", folder.display()))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_dir() {
-            // Cargo marks what it builds.
-            let is_built = path.join("CACHEDIR.TAG").exists();
-            if !is_built && name != ".git" && !name.ends_with(".rtrace") {
-                collect(&path, files, is_wanted)?;
-            }
-        } else if is_wanted(&path) {
-            files.push(path);
-        }
-    }
-    Ok(())
+/// All files of the workspace that Git knows or would take in, with those of these extensions only.
+///
+/// # Errors
+/// Git cannot tell.
+pub fn all(extensions: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(crate::root());
+    let listed = process::output(&mut git)?;
+    let paths = listed.split_terminator('\0').map(|path| crate::root().join(path));
+    Ok(paths.filter(|path| has_extension(path, extensions) && path.exists()).collect())
 }
 
 /// Whether a file has one of these extensions.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::files::{self, collect, has_extension};
+use crate::files::{self, has_extension};
 
 /// Packages that lie within another one's folder come first.
 const PACKAGES: [&str; 14] = [
@@ -66,9 +66,7 @@ pub fn run() -> Result<()> {
 
 /// All files of these kinds, each by its path in the workspace with its text, and those that are tests.
 fn texts(extensions: &[&str]) -> Result<(Vec<SourceText>, HashSet<PathBuf>)> {
-    let mut files = Vec::new();
-    collect(crate::root(), &mut files, &|path| has_extension(path, extensions))?;
-    let texts: Vec<SourceText> = files.iter().map(|file| read(file)).collect::<Result<_>>()?;
+    let texts: Vec<SourceText> = files::all(extensions)?.iter().map(|file| read(file)).collect::<Result<_>>()?;
     let test_modules = texts.iter().flat_map(|(file, text)| test_modules(file, text)).collect();
     Ok((texts, test_modules))
 }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::files::{self, collect, has_extension};
+use crate::files::{self, has_extension};
 use crate::{arrows, lines, modules, names};
 
 const LONGEST: usize = 800;
+const CODE: [&str; 5] = ["rs", "c", "h", "cpp", "py"];
 /// Words that code no longer uses, each with the one that says it.
 const OLD_WORDS: [(&str, &str); 13] = [
     ("newcomer", "late_load"),
@@ -46,8 +47,7 @@ const LICENSE: &str = "SPDX-License-Identifier: ";
 
 /// Checks every source file of the workspace and names all faults.
 pub fn run() -> Result<()> {
-    let mut files = Vec::new();
-    collect(crate::root(), &mut files, &|path| is_code(path) || has_extension(path, &["md", "toml"]))?;
+    let files = files::all(&[&CODE[..], &["md", "toml"]].concat())?;
     let shortened: Vec<PathBuf> = files.iter().map(|file| without_src(file)).collect();
     let mut faults = arrows::faults()?;
     let product = lines::product()?;
@@ -71,7 +71,7 @@ pub fn run() -> Result<()> {
 }
 
 fn is_code(path: &Path) -> bool {
-    has_extension(path, &["rs", "c", "h", "cpp", "py"])
+    has_extension(path, &CODE)
 }
 
 /// C of the kernel side and of the test targets stands for itself, outside any crate's manifest.
