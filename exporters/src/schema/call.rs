@@ -1,13 +1,11 @@
 //! `calls/`: a row per call.
 
-use std::sync::Arc;
+use arrow_array::RecordBatch;
+use rtrace_model::{Batch, Call, Ending, LocationId, Reading};
 
-use arrow_array::types::Int8Type;
-use arrow_array::{ArrayRef, DictionaryArray, Int8Array, RecordBatch, StringArray};
-use rtrace_model::{Batch, Call, CallSiteId, ContextId, Ending, LocationId, Reading, RegionId, Timestamp};
-
+use super::cell::row;
 use super::column::{self, ColumnError, Columns, with_further};
-use super::{Row, Stream};
+use super::{Row as _, Stream};
 use crate::order;
 
 /// The names of the columns that every trace has.
@@ -25,65 +23,30 @@ pub(super) const COLUMNS: [&str; 11] = [
     "context",
 ];
 
-impl Row for Call {
-    const PLACE: &'static str = "calls";
+row!(Call, "calls", {
+    "location": location,
+    "call": id,
+    "parent": parent,
+    "region": region,
+    "depth": depth,
+    "start_ns": start,
+    "duration_ns": duration,
+    "child_ns": child,
+    "ending": ending,
+    "call_site": call_site,
+    "context": context,
+}, then timed, measured Call::is_timed);
 
-    fn encode<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> RecordBatch {
-        let calls = || calls.clone();
-        column::batch([
-            ("location", column::int32(calls().map(|call| call.location.0)), false),
-            ("call", column::int64(calls().map(|call| call.id)), false),
-            ("parent", column::int64(calls().map(|call| call.parent)), false),
-            ("region", column::int32(calls().map(|call| call.region.0)), false),
-            ("depth", column::int32(calls().map(|call| call.depth)), false),
-            ("start_ns", column::int64(calls().map(|call| call.start.0)), false),
-            ("duration_ns", column::optional_int64(calls().map(|call| call.duration)), true),
-            ("child_ns", column::int64(calls().map(|call| call.child)), false),
-            ("ending", endings(calls().map(|call| call.ending)), false),
-            ("call_site", column::optional_int32(calls().map(|call| call.call_site.map(|site| site.0))), true),
-            ("context", column::optional_int32(calls().map(|call| call.context.map(|context| context.0))), true),
-        ])
+/// A call has a duration if, and only if, it was timed. In version 1 there is a 0.
+fn timed(_: &Columns<'_>, mut calls: Vec<Call>) -> Result<Vec<Call>, ColumnError> {
+    for (row, call) in calls.iter_mut().enumerate() {
+        match (call.ending, call.duration) {
+            (Ending::Unseen, _) => call.duration = None,
+            (_, None) => return Err(ColumnError::nothing("duration_ns", row)),
+            _ => {}
+        }
     }
-
-    fn decode(columns: &Columns<'_>) -> Result<Vec<Call>, ColumnError> {
-        let location = columns.int32("location")?;
-        let id = columns.int64("call")?;
-        let parent = columns.int64("parent")?;
-        let region = columns.int32("region")?;
-        let depth = columns.int32("depth")?;
-        let start = columns.int64("start_ns")?;
-        let duration = columns.optional_int64("duration_ns")?;
-        let child = columns.int64("child_ns")?;
-        let ending = columns.words("ending", Ending::from_name)?;
-        let call_site = columns.added_int32("call_site")?;
-        let context = columns.added_int32("context")?;
-        let call = |row: usize| {
-            let duration = match (ending[row], duration[row]) {
-                // In version 1 there is a 0.
-                (Ending::Unseen, _) => None,
-                (_, None) => return Err(ColumnError::nothing("duration_ns", row)),
-                (_, timed) => timed,
-            };
-            Ok(Call {
-                location: LocationId(location[row]),
-                region: RegionId(region[row]),
-                id: id[row],
-                parent: parent[row],
-                depth: depth[row],
-                start: Timestamp(start[row]),
-                duration,
-                child: child[row],
-                ending: ending[row],
-                call_site: call_site[row].map(CallSiteId),
-                context: context[row].map(ContextId),
-            })
-        };
-        (0..columns.rows()).map(call).collect()
-    }
-
-    fn is_measured(&self) -> bool {
-        self.is_timed()
-    }
+    Ok(calls)
 }
 
 impl Stream for Call {
@@ -107,13 +70,6 @@ pub(crate) fn measured(calls: &Batch, columns: &[String]) -> RecordBatch {
         column::optional_int64((0..calls.len()).map(|call| of(call).map(value)))
     };
     with_further(&Call::encode(calls.iter()), columns, (0..columns.len()).map(readings).collect())
-}
-
-/// Words, because a person reads `unwound` better than 1 and a dictionary makes both as small.
-fn endings(values: impl Iterator<Item = Ending>) -> ArrayRef {
-    let words = StringArray::from_iter_values(Ending::ALL.map(Ending::name));
-    let codes = Int8Array::from_iter_values(values.map(|ending| ending as i8));
-    Arc::new(DictionaryArray::<Int8Type>::new(codes, Arc::new(words)))
 }
 
 #[cfg(test)]

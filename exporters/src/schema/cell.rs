@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, Int32Array, StringArray};
+use arrow_array::types::Int8Type;
+use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int8Array, Int32Array, StringArray};
 use rtrace_model::{
-    CallSiteId, ExitPolicy, FunctionEvent, LibraryId, LocationId, MetricId, PathId, RegionId, Timestamp, ValueType,
+    CallSiteId, ContextId, Ending, ExitPolicy, FunctionEvent, HISTOGRAM_BUCKETS, LibraryId, LocationId, MetricId,
+    PathId, RegionId, Timestamp, ValueType,
 };
 
 use super::column::{self, ColumnError, Columns};
@@ -29,26 +31,49 @@ pub(crate) fn column<'n, 'a, T: ColumnCell + 'a>(
 }
 
 /// Makes a [`Row`](super::Row) of a type: its place, and its columns with the fields that they hold. What stands in
-/// brackets is made of a row for other readers, and not read.
+/// brackets is made of a row for other readers, and not read; behind `as`, it is read by the function that follows.
+/// `then` completes the rows that were read, where a column alone does not say what a field is; `measured` is
+/// [`Row::is_measured`](super::Row::is_measured).
 macro_rules! row {
-    ($row:ty, $place:literal, { $($name:literal: $($field:ident)? $([$derived:expr])?,)+ }) => {
+    (@write $rows:ident, $name:literal, $field:ident) => {
+        $crate::schema::cell::column($name, $rows.clone().map(|row| &row.$field))
+    };
+    (@write $rows:ident, $name:literal, $field:ident, $write:expr) => {
+        row!(@make $rows, $name, $write)
+    };
+    (@make $rows:ident, $name:literal, $made:expr) => {
+        $crate::schema::cell::column($name, $rows.clone().map($made).collect::<Vec<_>>().iter())
+    };
+    (
+        $row:ty, $place:literal,
+        { $($name:literal: $($field:ident $(as [$write:expr, $read:expr])?)? $([$derived:expr])?,)+ }
+        $(, then $complete:expr)? $(, measured $measured:expr)?
+    ) => {
         impl $crate::schema::Row for $row {
             const PLACE: &'static str = $place;
 
             fn encode<'a>(rows: impl Iterator<Item = &'a $row> + Clone) -> arrow_array::RecordBatch {
                 $crate::schema::column::batch([$(
-                    $($crate::schema::cell::column($name, rows.clone().map(|row| &row.$field)))?
-                    $($crate::schema::cell::column($name, rows.clone().map($derived).collect::<Vec<_>>().iter()))?,
+                    $(row!(@write rows, $name, $field $(, $write)?))?
+                    $(row!(@make rows, $name, $derived))?,
                 )+])
             }
 
             fn decode(
                 columns: &$crate::schema::Columns<'_>,
             ) -> Result<Vec<$row>, $crate::schema::ColumnError> {
-                $($(let mut $field = $crate::schema::cell::ColumnCell::read(columns, $name)?.into_iter();)?)+
+                $($(
+                    let mut $field = $crate::schema::cell::ColumnCell::read(columns, $name)?.into_iter() $(.map($read))?;
+                )?)+
                 let row = |_| Some(Self { $($($field: $field.next()?,)?)+ });
-                Ok((0..columns.rows()).map_while(row).collect())
+                let rows: Vec<$row> = (0..columns.rows()).map_while(row).collect();
+                $(let rows = $complete(columns, rows)?;)?
+                Ok(rows)
             }
+
+            $(fn is_measured(&self) -> bool {
+                $measured(self)
+            })?
         }
     };
 }
@@ -95,6 +120,28 @@ cells! {
     Vec<String>: cells => column::texts(cells.map(Vec::as_slice)), columns, name => columns.texts(name);
     Timestamp: cells => column::int64(cells.map(|time| time.0)),
         columns, name => Ok(columns.int64(name)?.into_iter().map(Timestamp).collect());
+    Vec<u64>: cells => column::lists(cells.map(Vec::as_slice)), columns, name => columns.added_numbers(name);
+    Vec<CallSiteId>: cells => column::ids(cells.map(|sites| sites.iter().map(|site| site.0))),
+        columns, name => Ok(columns.ids(name)?.into_iter().map(|ids| ids.into_iter().map(CallSiteId).collect()).collect());
+    // The buckets up to the last one that is not empty.
+    [u64; HISTOGRAM_BUCKETS]: cells => column::lists(cells.map(|buckets| {
+            let used = buckets.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+            &buckets[..used]
+        })),
+        columns, name => columns.numbers(name).map(|lists| lists.into_iter().map(|mut list| {
+            list.resize(HISTOGRAM_BUCKETS, 0);
+            list.try_into().unwrap_or([0; HISTOGRAM_BUCKETS])
+        }).collect());
+    // 0 stands for none.
+    Option<PathId>: cells => column::int32(cells.map(|path| path.map_or(0, |path| path.0))),
+        columns, name => Ok(columns.int32(name)?.into_iter().map(|id| (id != 0).then_some(PathId(id))).collect());
+    // Words, because a person reads `unwound` better than 1 and a dictionary makes both as small.
+    Ending: cells => {
+            let words = StringArray::from_iter_values(Ending::ALL.map(Ending::name));
+            let codes = Int8Array::from_iter_values(cells.map(|&ending| ending as i8));
+            Arc::new(DictionaryArray::<Int8Type>::new(codes, Arc::new(words)))
+        },
+        columns, name => columns.words(name, Ending::from_name);
     ExitPolicy: cells => column::text(cells.map(|exit| exit.name())),
         columns, name => columns.words(name, ExitPolicy::from_name);
     ValueType: cells => column::text(cells.map(|value_type| value_type.name())),
@@ -110,13 +157,15 @@ macro_rules! ids {
     };
 }
 
-ids! { LibraryId RegionId LocationId MetricId CallSiteId PathId }
+ids! { LibraryId RegionId LocationId MetricId CallSiteId ContextId PathId }
 
 nullable_cells! {
     u32: cells => column::optional_int32(cells.copied()), columns, name => columns.added_int32(name);
     u64: cells => column::optional_int64(cells.copied()), columns, name => columns.added_int64(name);
     CallSiteId: cells => column::optional_int32(cells.map(|id| id.map(|id| id.0))),
         columns, name => Ok(columns.added_int32(name)?.into_iter().map(|id| id.map(CallSiteId)).collect());
+    ContextId: cells => column::optional_int32(cells.map(|id| id.map(|id| id.0))),
+        columns, name => Ok(columns.added_int32(name)?.into_iter().map(|id| id.map(ContextId)).collect());
     i32: cells => Arc::new(Int32Array::from_iter(cells.copied())), columns, name => columns.optional_int32(name);
     Timestamp: cells => column::optional_int64(cells.map(|time| time.map(|time| time.0))),
         columns, name => Ok(columns.optional_int64(name)?.into_iter().map(|time| time.map(Timestamp)).collect());

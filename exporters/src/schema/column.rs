@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{ListBuilder, StringBuilder};
+use arrow_array::builder::{Int32Builder, Int64Builder, ListBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray};
@@ -65,6 +65,24 @@ pub(crate) fn texts<'a>(values: impl Iterator<Item = &'a [String]>) -> ArrayRef 
     let mut lists = ListBuilder::new(StringBuilder::new());
     for list in values {
         lists.append_value(list.iter().map(Some));
+    }
+    Arc::new(lists.finish())
+}
+
+/// A column of lists of 64-bit integers.
+pub(crate) fn lists<'a>(values: impl Iterator<Item = &'a [u64]>) -> ArrayRef {
+    let mut lists = ListBuilder::new(Int64Builder::new());
+    for list in values {
+        lists.append_value(list.iter().map(|&value| Some(saturate(value))));
+    }
+    Arc::new(lists.finish())
+}
+
+/// A column of lists of ids.
+pub(crate) fn ids<L: Iterator<Item = u32>>(values: impl Iterator<Item = L>) -> ArrayRef {
+    let mut lists = ListBuilder::new(Int32Builder::new());
+    for list in values {
+        lists.append_value(list.map(|id| i32::try_from(id).ok()));
     }
     Arc::new(lists.finish())
 }
@@ -257,9 +275,27 @@ impl<'a> Columns<'a> {
         if self.0.column_by_name(name).is_some() { self.optional_text(name) } else { Ok(vec![None; self.0.num_rows()]) }
     }
 
-    /// A column of lists that the first traces of this version do not have: there, no rows.
-    pub(crate) fn added_lists(&self, name: &str) -> Result<Vec<ArrayRef>, ColumnError> {
-        if self.0.column_by_name(name).is_some() { self.lists(name) } else { Ok(Vec::new()) }
+    /// A column of lists of 64-bit integers.
+    pub(crate) fn numbers(&self, name: &str) -> Result<Vec<Vec<u64>>, ColumnError> {
+        let numbers = |list: ArrayRef| {
+            let numbers = list.as_primitive_opt::<Int64Type>().ok_or_else(|| self.type_error(name, &list))?;
+            Ok(numbers.iter().flatten().map(|number| u64::try_from(number).unwrap_or(0)).collect())
+        };
+        self.lists(name)?.into_iter().map(numbers).collect()
+    }
+
+    /// The same that the first traces of this version do not have: there the lists are empty.
+    pub(crate) fn added_numbers(&self, name: &str) -> Result<Vec<Vec<u64>>, ColumnError> {
+        if self.0.column_by_name(name).is_some() { self.numbers(name) } else { Ok(vec![Vec::new(); self.rows()]) }
+    }
+
+    /// A column of lists of ids. One that is none is one that nothing is known of.
+    pub(crate) fn ids(&self, name: &str) -> Result<Vec<Vec<u32>>, ColumnError> {
+        let ids = |list: ArrayRef| {
+            let ids = list.as_primitive_opt::<Int32Type>().ok_or_else(|| self.type_error(name, &list))?;
+            Ok(ids.iter().map(|id| id.and_then(|id| id.try_into().ok()).unwrap_or(u32::MAX)).collect())
+        };
+        self.lists(name)?.into_iter().map(ids).collect()
     }
 
     /// A column of lists of texts.

@@ -2,52 +2,30 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{Int32Builder, ListBuilder};
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
-use rtrace_model::{CallSiteId, Context, ContextEnding, ContextId};
+use arrow_array::{ArrayRef, StringArray};
+use rtrace_model::{Context, ContextEnding};
 
-use super::Row;
-use super::column::{self, ColumnError, Columns};
+use super::cell::{ColumnCell, row};
+use super::column::{ColumnError, Columns};
 
-impl Row for Context {
-    const PLACE: &'static str = "contexts.parquet";
+row!(Context, "contexts.parquet", {
+    "context": id,
+    "call_sites": sites,
+    "incomplete": ending,
+});
 
-    fn encode<'a>(contexts: impl Iterator<Item = &'a Context> + Clone) -> RecordBatch {
-        let contexts = || contexts.clone();
-        let mut sites = ListBuilder::new(Int32Builder::new());
-        for context in contexts() {
-            sites.append_value(context.sites.iter().map(|site| i32::try_from(site.0).ok()));
-        }
-        let is_cut = |context: &'a Context| context.ending != ContextEnding::Complete;
-        let incomplete =
-            StringArray::from_iter(contexts().map(|context| is_cut(context).then(|| context.ending.name())));
-        column::batch([
-            ("context", column::int32(contexts().map(|context| context.id.0)), false),
-            ("call_sites", Arc::new(sites.finish()) as ArrayRef, false),
-            ("incomplete", Arc::new(incomplete), true),
-        ])
+/// Null where a context is complete.
+impl ColumnCell for ContextEnding {
+    const IS_NULLABLE: bool = true;
+
+    fn write<'a>(endings: impl Iterator<Item = &'a ContextEnding>) -> ArrayRef {
+        let word = |ending: &ContextEnding| (*ending != ContextEnding::Complete).then(|| ending.name());
+        Arc::new(StringArray::from_iter(endings.map(word)))
     }
 
-    fn decode(columns: &Columns<'_>) -> Result<Vec<Context>, ColumnError> {
-        let id = columns.int32("context")?;
-        let incomplete = columns.optional_text("incomplete")?;
-        let ending = |row: usize| match incomplete[row] {
-            None => ContextEnding::Complete,
-            // A word of a later version.
-            Some(word) => ContextEnding::from_name(word).unwrap_or(ContextEnding::NotYetKnown),
-        };
-        let context = |(row, sites): (usize, ArrayRef)| {
-            Ok(Context { id: ContextId(id[row]), sites: sites_of(&sites)?, ending: ending(row) })
-        };
-        columns.lists("call_sites")?.into_iter().enumerate().map(context).collect()
+    fn read(columns: &Columns<'_>, name: &str) -> Result<Vec<ContextEnding>, ColumnError> {
+        // A word may be one of a later version.
+        let ending = |word| ContextEnding::from_name(word).unwrap_or(ContextEnding::NotYetKnown);
+        Ok(columns.optional_text(name)?.into_iter().map(|word| word.map_or(ContextEnding::Complete, ending)).collect())
     }
-}
-
-fn sites_of(list: &ArrayRef) -> Result<Vec<CallSiteId>, ColumnError> {
-    let type_error = || ColumnError::Type { column: "call_sites".to_owned(), found: list.data_type().to_string() };
-    let sites = list.as_primitive_opt::<Int32Type>().ok_or_else(type_error)?;
-    // A place that is none is one that nothing is known of.
-    Ok(sites.iter().map(|site| CallSiteId(site.and_then(|site| site.try_into().ok()).unwrap_or(u32::MAX))).collect())
 }

@@ -5,50 +5,40 @@ use std::sync::Arc;
 
 use arrow_array::builder::{ListBuilder, StringBuilder, StructBuilder};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, Int64Array};
 use arrow_schema::{DataType, Field};
-use rtrace_model::{Library, LibraryId, Location, Process, Region, SymbolName};
+use rtrace_model::{Library, Location, Process, Region, SymbolName};
 
-use super::Row;
 use super::cell::{ColumnCell, row};
-use super::column::{self, ColumnError, Columns};
+use super::column::{ColumnError, Columns};
 
-impl Row for Library {
-    const PLACE: &'static str = "libraries.parquet";
+row!(Library, "libraries.parquet", {
+    "library": id,
+    "path": path,
+    "name": apart as [|library| library.name().to_owned(), |name: Option<String>| name],
+    "build_id": build_id,
+    "device": device as [|library| Bits(library.device), |device: Bits| device.0],
+    "inode": inode as [|library| Bits(library.inode), |inode: Bits| inode.0],
+}, then tell_apart);
 
-    fn encode<'a>(libraries: impl Iterator<Item = &'a Library> + Clone) -> RecordBatch {
-        let libraries = || libraries.clone();
-        let bits = |values: &mut dyn Iterator<Item = u64>| -> ArrayRef {
-            Arc::new(Int64Array::from_iter_values(values.map(u64::cast_signed)))
-        };
-        let build_ids = StringArray::from_iter(libraries().map(|library| library.build_id.as_deref()));
-        column::batch([
-            ("library", column::int32(libraries().map(|library| library.id.0)), false),
-            ("path", column::text(libraries().map(|library| library.path.as_str())), false),
-            ("name", column::text(libraries().map(Library::name)), false),
-            ("build_id", Arc::new(build_ids), true),
-            ("device", bits(&mut libraries().map(|library| library.device)), false),
-            ("inode", bits(&mut libraries().map(|library| library.inode)), false),
-        ])
+/// What a library is called is worth a word only where its path does not say it.
+fn tell_apart(_: &Columns<'_>, mut libraries: Vec<Library>) -> Result<Vec<Library>, ColumnError> {
+    for Library { path, apart, .. } in &mut libraries {
+        apart.take_if(|name| path.rsplit('/').next() == Some(name.as_str()));
+    }
+    Ok(libraries)
+}
+
+/// 64 bits that are all in use, so that large values look negative.
+struct Bits(u64);
+
+impl ColumnCell for Bits {
+    fn write<'a>(cells: impl Iterator<Item = &'a Bits>) -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(cells.map(|bits| bits.0.cast_signed())))
     }
 
-    fn decode(columns: &Columns<'_>) -> Result<Vec<Library>, ColumnError> {
-        let id = columns.int32("library")?;
-        let path = columns.text("path")?;
-        let name = columns.added_text("name")?;
-        let build_id = columns.optional_text("build_id")?;
-        let device = columns.bits64("device")?;
-        let inode = columns.bits64("inode")?;
-        let library = |row: usize| Library {
-            id: LibraryId(id[row]),
-            path: path[row].to_owned(),
-            // Older traces have none.
-            apart: name[row].filter(|name| path[row].rsplit('/').next() != Some(*name)).map(str::to_owned),
-            build_id: build_id[row].map(str::to_owned),
-            device: device[row],
-            inode: inode[row],
-        };
-        Ok((0..columns.rows()).map(library).collect())
+    fn read(columns: &Columns<'_>, name: &str) -> Result<Vec<Bits>, ColumnError> {
+        Ok(columns.bits64(name)?.into_iter().map(Bits).collect())
     }
 }
 
