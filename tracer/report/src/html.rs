@@ -39,6 +39,7 @@ use self::tables::Tables;
 use crate::about::About;
 use crate::info::Info;
 use crate::part::Part;
+use crate::people::Note;
 use crate::reading::{Need, read};
 use crate::{Error, Waits, notes, untimed};
 
@@ -144,13 +145,12 @@ impl<'a> PageData<'a> {
             (shares, picture.visitor)
         };
         let lost_callers = walks.lost_callers();
-        let untimed = untimed::note(&shares, trace, part.is_some())?.map(|note| note.text);
+        let untimed = untimed::note(&shares, trace, part.is_some())?;
         let tables = walks.into_tables(trace, &losses, span, shares)?;
-        let notes = notes::notes(trace, part, &losses, (lost_callers, 0))?;
-        let mut notes: Vec<String> = notes.into_iter().map(|note| note.text).collect();
-        notes.extend(untimed.clone());
-        notes.extend(tables.remarks.iter().cloned());
-        let verdicts = verdicts::verdicts(trace, &info, &tables, (untimed.is_some(), part));
+        let mut notes = notes::notes(trace, part, &losses, (lost_callers, 0))?;
+        notes.extend(untimed.map(Note::kept));
+        let verdicts = verdicts::verdicts(&notes, &tables);
+        let notes = notes.into_iter().map(|note| note.text).chain(tables.remarks.iter().cloned()).collect();
         let about = About::new(trace).of_part(part);
         let messages = peers::messages(trace)?;
         Ok(PageData { trace, info, about, span, notes, verdicts, tables, picture, messages, before: None })

@@ -10,6 +10,7 @@ use super::cpu;
 use super::overhead::Slowdown;
 use super::part::Part;
 use super::people::Note;
+use super::people::paint::Tone;
 
 /// Lines below the rows, which may be of a part of the time only.
 pub(super) fn notes(
@@ -25,8 +26,10 @@ pub(super) fn notes(
     notes.extend(part.map(|part| part.note().kept()));
     let of_all = if part.is_some() { "all of the recording: " } else { "" };
     match trace.summary() {
-        Some(summary) if summary.is_complete() => notes.push(Note::plain(format!("{of_all}{summary}")).kept()),
-        Some(summary) => notes.push(Note::warning(format!("{of_all}{summary}")).kept()),
+        Some(summary) => {
+            let tone = if summary.is_complete() { Tone::Good } else { Tone::Warning };
+            notes.push(Note { text: format!("{of_all}{summary}"), tone, is_kept: true });
+        }
         None => {
             let unfinished = "the recording did not end cleanly, or still runs: its last second may be missing";
             // Else a warning says why it ended, and what is missing.

@@ -275,7 +275,7 @@ fn a_page_of_a_part_shows_what_the_report_says_of_it() {
     assert_eq!(events.iter().map(|event| &event[0]).collect::<Vec<_>>(), [4_000]);
     let told = |place: usize| data["verdicts"][place][1].as_str().unwrap().to_owned();
     assert!(told(0).starts_with("Only calls that ended between 2.000 us and 6.000 us"), "{}", told(0));
-    assert!(told(1).starts_with("All of the recording: Calls may be missing"), "{}", told(1));
+    assert!(told(1).starts_with("All of the recording: ") && told(1).contains(" Incomplete: "), "{}", told(1));
     let behind = Some(Part { from: Some(20_000), to: None });
     let path = folder.path().join("behind.html");
     let written = html(
@@ -457,7 +457,9 @@ fn what_is_said_in_sentences_is_what_happened() {
     let losses = vec![Loss { reason: LossReason::TooDeep, region: None, count: 7 }];
     writer.finish(&Summary { calls: 2, losses, ..Summary::default() }).unwrap();
     let said = data(&page(folder.path(), None))["verdicts"].to_string();
-    for sentence in ["7 calls or events were lost", "a took 90 % of the traced time by itself; with b, it is 100 %."] {
+    for sentence in
+        ["Incomplete: 7 calls lost (too deep: 7).", "a took 90 % of the traced time by itself; with b, it is 100 %."]
+    {
         assert!(said.contains(sentence), "{said}");
     }
     let folder = tempfile::tempdir().unwrap();
@@ -465,7 +467,7 @@ fn what_is_said_in_sentences_is_what_happened() {
     whole.calls(&script("thread 1\n a 0 900").into()).unwrap();
     whole.finish(&Summary { calls: 1, ..Summary::default() }).unwrap();
     let said = data(&page(folder.path(), None))["verdicts"].to_string();
-    assert!(said.contains("Complete") && !said.contains("missing: "), "{said}");
+    assert!(said.contains("Complete: no calls lost.") && !said.contains("Incomplete"), "{said}");
 }
 
 #[test]

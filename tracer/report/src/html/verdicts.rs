@@ -1,33 +1,14 @@
 //! What a recording says, in sentences: first whether it can be trusted, then where the time went.
 
-use rtrace_exporters::TraceSet;
-use rtrace_model::{Loss, Untimed, escape, format_ns};
+use rtrace_model::{escape, format_ns};
 use serde_json::{Value as Json, json};
 
 use super::rows;
 use super::tables::Tables;
 use crate::efficiency::Balance;
-use crate::info::Info;
-use crate::part::Part;
+use crate::people::Note;
+use crate::people::paint::Tone;
 use crate::table::{Datum, Table};
-
-/// How a sentence is meant.
-#[derive(Clone, Copy)]
-enum SentenceTone {
-    Good,
-    Plain,
-    Warning,
-}
-
-impl SentenceTone {
-    const fn name(self) -> &'static str {
-        match self {
-            SentenceTone::Good => "good",
-            SentenceTone::Plain => "plain",
-            SentenceTone::Warning => "warning",
-        }
-    }
-}
 
 /// Smallest share of the total time for which a function gets a sentence.
 const MIN_SHARE: f64 = 0.01;
@@ -38,81 +19,27 @@ const UNEVEN: u64 = 20;
 /// max/mean ratio above which work is reported as unbalanced.
 const UNBALANCED: f64 = 1.25;
 
-/// The sentences, each with how it is meant.
-pub(super) fn verdicts(
-    trace: &TraceSet,
-    info: &Info,
-    tables: &Tables<'_>,
-    (has_untimed, part): (bool, Option<Part>),
-) -> Vec<Json> {
-    let mut said: Vec<_> = part.map(|part| (SentenceTone::Plain, sentence(&part.note().text))).into_iter().collect();
-    let (tone, text) = completeness(trace, info);
-    said.push((tone, if part.is_some() { format!("All of the recording: {text}") } else { text }));
-    if info.calls == 0 {
-        let text = "No call was recorded: the functions below had probes, and none of them was called.";
-        said.push((SentenceTone::Warning, text.to_owned()));
-    }
-    if let Some(missed) = info.missed {
-        let unseen = missed.to_string();
-        let text = format!("A budget left calls without a record: {} counted exactly, {unseen}.", info.counted);
-        said.push((SentenceTone::Warning, text));
-    }
-    let high = info.slowdown.filter(|slowdown| slowdown.overhead.is_high());
-    said.extend(high.map(|slowdown| (SentenceTone::Warning, sentence(&slowdown.sentence()))));
-    said.extend(has_untimed.then(|| (SentenceTone::Warning, not_timed(&tables.functions, info, part))));
-    said.extend(mostly_tracing(tables));
-    said.extend(first_functions(&tables.functions).map(|text| (SentenceTone::Plain, text)));
-    said.extend(uneven(&tables.functions).map(|text| (SentenceTone::Plain, text)));
-    said.extend(balance(tables).map(|text| (SentenceTone::Plain, text)));
-    said.into_iter().map(|(tone, text)| json!([tone.name(), text])).collect()
+/// The sentences, each with how it is meant: what the report never leaves out or warns of, then what its rows say.
+pub(super) fn verdicts(notes: &[Note], tables: &Tables<'_>) -> Vec<Json> {
+    let said = notes.iter().filter(|note| note.is_kept || note.tone == Tone::Warning);
+    let mut said: Vec<(Tone, String)> = said.map(|note| (note.tone, sentence(&note.text))).collect();
+    said.extend(mostly_tracing(tables).map(|text| (Tone::Warning, text)));
+    let of_rows = [first_functions(&tables.functions), uneven(&tables.functions), balance(tables)];
+    said.extend(of_rows.into_iter().flatten().map(|text| (Tone::Plain, text)));
+    said.into_iter().map(|(tone, text)| json!([class(tone), text])).collect()
 }
 
-fn completeness(trace: &TraceSet, info: &Info) -> (SentenceTone, String) {
-    let Some(summary) = trace.summary() else {
-        let text = "The recording did not end cleanly, or still runs: its last second may be missing.".to_owned();
-        let explained = trace.traces().filter(|part| part.has_failed()).flat_map(|part| part.warnings().first());
-        return (SentenceTone::Warning, explained.map(ToString::to_string).next().unwrap_or(text));
-    };
-    if summary.is_complete() {
-        return (SentenceTone::Good, "Complete: no call of a probed function is missing.".to_owned());
+/// How the style sheet names it.
+fn class(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Good => "good",
+        Tone::Warning => "warning",
+        _ => "plain",
     }
-    let lost: u64 = info.losses.iter().map(|loss: &Loss| loss.count).sum();
-    let some = |count: u64, text: String| (count > 0).then_some(text);
-    let longest = info.blind_windows.iter().map(|window| window.duration_ns).max().unwrap_or(0);
-    let reasons = [
-        some(lost, format!("{lost} calls or events were lost")),
-        some(
-            info.blind_windows.len() as u64,
-            format!("{} libraries ran without probes for up to {}", info.blind_windows.len(), format_ns(longest)),
-        ),
-        some(info.overwritten, format!("programs wrote over {} probes", info.overwritten)),
-        some(info.withheld.len() as u64, format!("{} programs have other rights", info.withheld.len())),
-    ];
-    let budget = summary.is_throttled().then(|| "a budget left calls out".to_owned());
-    let reasons: Vec<String> = reasons.into_iter().flatten().chain(budget).collect();
-    (SentenceTone::Warning, format!("Calls may be missing: {}.", reasons.join("; ")))
-}
-
-/// How many calls were not timed, and why, which is known of all of the time only. Which functions these are of is in
-/// the report's remark.
-fn not_timed(functions: &Table, info: &Info, part: Option<Part>) -> String {
-    let sum = |key| {
-        functions
-            .rows
-            .iter()
-            .filter_map(|row| figure(functions, row, key))
-            .fold(0, |sum: u64, of| sum.saturating_add(of))
-    };
-    let (unseen, calls) = (sum("unseen"), sum("calls").max(1));
-    let reasons = if part.is_some() { Vec::new() } else { Untimed::by_reason(&info.untimed) };
-    let reasons: Vec<String> = reasons.iter().map(|(reason, count)| format!("{}: {count}", reason.name())).collect();
-    let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
-    let share = 100.0 * unseen as f64 / calls as f64;
-    format!("{unseen} calls ({share:.1} %) were not timed{why}: their time is not in here.")
 }
 
 /// Functions whose times are to a large part what tracing takes.
-fn mostly_tracing(tables: &Tables<'_>) -> Option<(SentenceTone, String)> {
+fn mostly_tracing(tables: &Tables<'_>) -> Option<String> {
     let table = &tables.functions;
     let timed = || table.rows.iter().filter(|row| figure(table, row, "timed").is_some_and(|timed| timed > 0));
     let corrected = ["inclusive_corrected_ns", "exclusive_corrected_ns"];
@@ -120,11 +47,10 @@ fn mostly_tracing(tables: &Tables<'_>) -> Option<(SentenceTone, String)> {
     let is_known = |row: &[Datum]| corrected.iter().all(|key| figure(table, row, key).is_some());
     let marked = timed().filter(|row| !is_known(row)).count();
     (marked > 0).then(|| {
-        let text = format!(
+        format!(
             "Of the recorded times of {marked} of {} functions, a third or more is tracing's own; they are marked.",
             timed().count()
-        );
-        (SentenceTone::Warning, text)
+        )
     })
 }
 
@@ -200,5 +126,5 @@ fn function(table: &Table, row: &[Datum]) -> String {
 fn sentence(remark: &str) -> String {
     let mut letters = remark.chars();
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
-    format!("{first}{}.", letters.as_str())
+    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
 }
