@@ -38,7 +38,8 @@ row!(Call, "calls", {
 }, then timed, measured Call::is_timed);
 
 /// A call has a duration if, and only if, it was timed. In version 1 there is a 0.
-fn timed(_: &Columns<'_>, mut calls: Vec<Call>) -> Result<Vec<Call>, ColumnError> {
+fn timed(columns: &Columns<'_>, mut calls: Vec<Call>) -> Result<Vec<Call>, ColumnError> {
+    columns.require(&["duration_ns"])?;
     for (row, call) in calls.iter_mut().enumerate() {
         match (call.ending, call.duration) {
             (Ending::Unseen, _) => call.duration = None,

@@ -127,6 +127,11 @@ impl<'a> Columns<'a> {
         self.0.column_by_name(name).ok_or_else(|| ColumnError::Missing(name.to_owned()))
     }
 
+    /// Refuses files without these columns, where a null says more than that a column came later.
+    pub(crate) fn require(&self, names: &[&str]) -> Result<(), ColumnError> {
+        names.iter().try_for_each(|name| self.column(name).map(|_| ()))
+    }
+
     fn type_error(&self, name: &str, array: &dyn Array) -> ColumnError {
         ColumnError::Type { column: name.to_owned(), found: array.data_type().to_string() }
     }
