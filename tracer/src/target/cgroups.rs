@@ -175,10 +175,7 @@ fn is_hexadecimal(text: &str) -> bool {
 fn container_ids(name: &str) -> Vec<String> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let podman = [Path::new("/var/lib/containers").to_owned(), home.join(".local/share/containers")];
-    let podman = podman.iter().flat_map(|folder| {
-        let list = json(&folder.join("storage/overlay-containers/containers.json"));
-        list.as_ref().and_then(Value::as_array).cloned().unwrap_or_default()
-    });
+    let podman = podman.iter().flat_map(|folder| of_podman(&folder.join("storage")));
     let docker = groups_in(Path::new("/var/lib/docker/containers")).into_iter();
     let docker = docker.filter_map(|folder| json(&folder.join("config.v2.json")));
     let containerd = groups_in(Path::new("/run/containerd/io.containerd.runtime.v2.task")).into_iter();
@@ -188,6 +185,13 @@ fn container_ids(name: &str) -> Vec<String> {
         Some(container)
     });
     podman.chain(docker).chain(containerd).filter_map(|container| id_if_named(&container, name)).collect()
+}
+
+/// The containers that Podman keeps there: in a folder for each way to store them (`overlay-containers`, `vfs-containers`).
+fn of_podman(storage: &Path) -> Vec<Value> {
+    let folders = groups_in(storage).into_iter().filter(|folder| name_of(folder).ends_with("-containers"));
+    let lists = folders.filter_map(|folder| json(&folder.join("containers.json")));
+    lists.flat_map(|list| list.as_array().cloned().unwrap_or_default()).collect()
 }
 
 fn json(file: &Path) -> Option<Value> {
@@ -271,6 +275,19 @@ mod tests {
         let group = Cgroup(vec![absolute.clone()]);
         fs::remove_dir_all(absolute).unwrap();
         assert!(!group.exists() && group.members().is_empty());
+    }
+
+    #[test]
+    fn podman_is_asked_however_it_stores_containers() {
+        let storage = tempfile::tempdir().unwrap();
+        for (folder, id) in [("vfs-containers", "1"), ("overlay-containers", "2"), ("vfs-images", "3")] {
+            fs::create_dir(storage.path().join(folder)).unwrap();
+            let list = json!([{ "id": id, "names": ["web"] }]).to_string();
+            fs::write(storage.path().join(folder).join("containers.json"), list).unwrap();
+        }
+        let mut ids: Vec<_> = of_podman(storage.path()).iter().filter_map(|of| id_if_named(of, "web")).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, ["1", "2"]);
     }
 
     #[test]
