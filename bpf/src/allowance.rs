@@ -16,11 +16,11 @@ pub struct ProbeLimit {
 #[derive(Debug)]
 pub(crate) struct Allowance {
     limit: ProbeLimit,
-    taken: Mutex<Taken>,
+    taken: Mutex<InUse>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct InUse {
     sites: usize,
     /// The number of shares that each process has.
     shares: HashMap<u32, usize>,
@@ -48,7 +48,7 @@ impl Allowance {
         Some(Share { of: Arc::clone(self), pid, sites })
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn taken(&self) -> MutexGuard<'_, InUse> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
