@@ -264,6 +264,18 @@ fn what_a_user_runs_gets_no_capability_of_the_file() {
     assert!(sets.lines().count() == 4 && sets.lines().all(|set| set.ends_with("\t0000000000000000")), "{output:?}");
 }
 
+/// Who takes out the probes if rtrace is killed is there for users, too.
+#[test]
+fn a_recording_of_a_user_is_guarded() {
+    let Some(_turn) = Turn::take() else { return };
+    let Some(user) = UserWithRtrace::new() else { return };
+    // The guard would end at once, if it did.
+    let script = "sleep 1; for i in /proc/[0-9]*; do case $(cat $i/stat 2>&1) in \
+        *' (probe-guard) '?\" $PPID \"*) echo $(tr -d '\\0' <$i/cmdline);; esac; done";
+    let output = user.rtrace(&["run", "--lib", "libc.so.6", "--func", "getpid"], &["--", "sh", "-c", script]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "probe-guard\n", "{output:?}");
+}
+
 #[test]
 fn a_process_of_another_user_is_refused() {
     let Some(_turn) = Turn::take() else { return };

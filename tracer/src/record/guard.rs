@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::thread::sleep;
 use std::time::Duration;
@@ -60,8 +60,9 @@ impl Guard {
             match fork_sharing_descriptors()? {
                 Some(pid) => Ok(Guard { pid, journal, _tracer: tracer }),
                 None => {
-                    // Nobody reads what it says, and nothing is to be done about its errors.
-                    let _ = outlive(&tracer, journal);
+                    // Nobody reads what it says, and nothing is to be done about its errors. It closes nothing, because
+                    // the tracer, which may go on, has the same descriptors.
+                    let _ = outlive(&tracer, &journal);
                     std::process::exit(0);
                 }
             }
@@ -99,9 +100,10 @@ fn fork_sharing_descriptors() -> io::Result<Option<Pid>> {
 }
 
 /// Waits for the end of the tracer, and takes out what it left.
-fn outlive(tracer: &OwnedFd, mut journal: File) -> anyhow::Result<()> {
-    rustix::thread::set_name(NAME)?;
-    show_name()?;
+fn outlive(tracer: &OwnedFd, mut journal: &File) -> anyhow::Result<()> {
+    // It guards under any name.
+    let _ = rustix::thread::set_name(NAME);
+    let _ = show_name();
     // What ends the tracer from a terminal does not end its guard.
     setpgid(None, None)?;
     wait_for(tracer)?;
@@ -157,9 +159,11 @@ fn show_name() -> anyhow::Result<()> {
     let (Some(start), Some(end)) = (stat.number(48), stat.number(49)) else { return Ok(()) };
     let mut line = NAME.to_bytes().to_vec();
     line.resize(usize::try_from(end.saturating_sub(start))?, 0);
-    let mut memory = fs::OpenOptions::new().write(true).open("/proc/self/mem")?;
-    memory.seek(io::SeekFrom::Start(start))?;
-    Ok(memory.write_all(&line)?)
+    let arguments = std::ptr::with_exposed_provenance_mut::<u8>(usize::try_from(start)?);
+    // SAFETY: the kernel has put the arguments there, which are writable. Nothing in this copy of the tracer reads them.
+    // /proc/self/mem would not do: it is root's where the file of the program has capabilities.
+    unsafe { std::ptr::copy_nonoverlapping(line.as_ptr(), arguments, line.len()) };
+    Ok(())
 }
 
 fn wait_for(process: &OwnedFd) -> io::Result<()> {
