@@ -40,6 +40,7 @@ use crate::about::About;
 use crate::info::Info;
 use crate::part::Part;
 use crate::people::Note;
+use crate::people::paint::Tone;
 use crate::reading::{Need, read};
 use crate::{Error, Waits, notes, untimed};
 
@@ -148,7 +149,7 @@ impl<'a> PageData<'a> {
         let untimed = untimed::note(&shares, trace, part.is_some())?;
         let tables = walks.into_tables(trace, &losses, span, shares)?;
         let mut notes = notes::notes(trace, part, &losses, (lost_callers, 0))?;
-        notes.extend(untimed.map(Note::kept));
+        notes.extend(untimed.map(|note| Note { tone: Tone::Warning, ..note }));
         let verdicts = verdicts::verdicts(&notes, &tables);
         let notes = notes.into_iter().map(|note| note.text).chain(tables.remarks.iter().cloned()).collect();
         let about = About::new(trace).of_part(part);
