@@ -186,6 +186,12 @@ fn peek(pid: u32) -> io::Result<()> {
     if read < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Whether a seccomp filter decides which system calls this process may make, as in containers.
+pub fn is_filtered() -> bool {
+    const BY_FILTER: u32 = 2;
+    ProcessStatus::of_own().is_ok_and(|status| status.number("Seccomp") == Some(BY_FILTER))
+}
+
 /// Who called sudo, where this process is root by sudo.
 pub fn invoker() -> Option<Owner> {
     let id = |variable| std::env::var(variable).ok()?.parse().ok();

@@ -14,12 +14,18 @@ use super::{Check, Diagnosis, OTHER_USERS};
 
 const NEWER_KERNEL: &str = "boot Linux 6.1 or newer with CONFIG_BPF_SYSCALL, CONFIG_UPROBES and CONFIG_DEBUG_INFO_BTF";
 const MORE_RIGHTS: &str = "run rtrace as root, or with CAP_BPF and CAP_PERFMON in the first user namespace";
+const NO_FILTER: &str = "a seccomp filter may forbid bpf and perf_event_open; in a container, start it with \
+     --security-opt seccomp=unconfined, or with a profile that allows them";
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// Looks at everything.
 pub fn diagnose() -> Diagnosis {
     let system = rustix::system::uname();
     let mut checks = vec![kernel(&system.release().to_string_lossy(), &system.machine().to_string_lossy())];
+    let rights = match privilege::is_filtered() {
+        true => NO_FILTER,
+        false => MORE_RIGHTS,
+    };
     let capabilities = Capabilities::effective();
     let may_ptrace_all = capabilities.as_ref().is_ok_and(|capabilities| capabilities.allow(Capability::SysPtrace));
     checks.extend(match capabilities {
@@ -40,18 +46,19 @@ pub fn diagnose() -> Diagnosis {
     let abilities = rtrace_bpf::probe();
     let mechanism = abilities.best().map(Mechanism::name);
     let steps = mechanism.map(|_| registers(rtrace_bpf::may_step()));
-    checks
-        .extend(abilities.mechanisms.into_iter().map(|(tried, result)| attaching(tried, result, mechanism.is_some())));
+    checks.extend(
+        abilities.mechanisms.into_iter().map(|(tried, result)| attaching(tried, result, mechanism.is_some(), rights)),
+    );
     checks.extend(steps);
     Diagnosis::new(User::own_name(), mechanism, checks)
 }
 
-/// A mechanism that does not work matters only where no other does.
-fn attaching(tried: Mechanism, result: Result<(), String>, any_works: bool) -> Check {
+/// A mechanism that does not work matters only where no other does; `rights`: what helps if it is forbidden.
+fn attaching(tried: Mechanism, result: Result<(), String>, any_works: bool, rights: &str) -> Check {
     match result {
         Ok(()) => Check::ok(tried.name(), "records a call"),
         Err(error) if any_works => Check::note(tried.name(), error),
-        Err(error) if is_forbidden(&error) => Check::no(tried.name(), error).remedy(MORE_RIGHTS),
+        Err(error) if is_forbidden(&error) => Check::no(tried.name(), error).remedy(rights),
         Err(error) => Check::no(tried.name(), error).remedy(NEWER_KERNEL),
     }
 }
@@ -243,12 +250,14 @@ mod tests {
     #[test]
     fn one_mechanism_is_enough() {
         let refused = || Err("refused".to_owned());
-        assert_eq!(attaching(Mechanism::Single, refused(), true).state, CheckResult::Note);
-        let none_works = attaching(Mechanism::Single, refused(), false);
+        assert_eq!(attaching(Mechanism::Single, refused(), true, MORE_RIGHTS).state, CheckResult::Note);
+        let none_works = attaching(Mechanism::Single, refused(), false, MORE_RIGHTS);
         assert_eq!((none_works.state, none_works.remedy.as_deref()), (CheckResult::No, Some(NEWER_KERNEL)));
-        let forbidden = attaching(Mechanism::Multi, Err("failed: Operation not permitted (os error 1)".into()), false);
-        assert_eq!(forbidden.remedy.as_deref(), Some(MORE_RIGHTS));
-        assert_eq!(attaching(Mechanism::Multi, Ok(()), true).state, CheckResult::Ok);
+        let forbidden = || Err("failed: Operation not permitted (os error 1)".to_owned());
+        for rights in [MORE_RIGHTS, NO_FILTER] {
+            assert_eq!(attaching(Mechanism::Multi, forbidden(), false, rights).remedy.as_deref(), Some(rights));
+        }
+        assert_eq!(attaching(Mechanism::Multi, Ok(()), true, MORE_RIGHTS).state, CheckResult::Ok);
     }
 
     #[test]
