@@ -54,12 +54,12 @@ pub fn set_verbose(verbose: bool) {
     libbpf_rs::set_print(verbose.then_some((libbpf_rs::PrintLevel::Info, tell)));
 }
 
+pub use actions::{ENTER, LEAVE};
 pub use allowance::ProbeLimit;
 pub use arrivals::{ArrivalRule, FilePlace, MAX_SITES, Questions, Since};
 pub use attach::Probes;
 pub use calibration::MeasuredCost;
 pub use clock::Ticks;
-pub use actions::{ENTER, LEAVE};
 pub use contexts::{ContextReader, MAX_LEVELS, PythonFrame, PythonRun, PythonStack, Rest, Walked};
 pub use cpus::online_cpus;
 pub use error::Error;
