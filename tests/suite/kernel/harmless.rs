@@ -269,35 +269,33 @@ fn recorded_until_called(target: &Target, scenario: &str, options: &[String]) ->
 }
 
 /// What is written over a probe takes it out, of which nobody tells. If the code is looked at while it can be written, all
-/// probes are taken out of it. No function misses calls of which that is not said.
+/// probes are taken out of it, and come back where it is the file's again. No function misses calls of which that is not said.
 #[test]
 fn code_that_the_program_changes_while_it_is_traced() {
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("patched", Flavour::Plain);
     let options = ["--strict", "--lib", "exe", "--func", "w_*"].map(str::to_owned);
     let called = ["w_front", "w_patched", "w_plain"];
-    for (how, called, changed, return_sites) in [
-        ("later", &called[1..], &called[1..2], 0),
-        ("front", &called[..], &called[..1], 0),
-        ("restored", &called[1..], &called[..], 3),
+    for (how, called, changed) in [
+        ("later", &called[1..], &called[1..2]),
+        ("front", &called[..], &called[..1]),
+        ("restored", &called[1..], &called[..0]),
     ] {
         let (said, recording) = recorded_until_called(&target, how, &options);
-        assert!(said.contains("overwritten"), "{how}: {said}");
         let mut told = BTreeSet::new();
-        let mut told_return_sites = 0;
+        let mut is_blind = false;
         for event in recording.events() {
             match event {
                 EventKind::Overwritten { region: Some(region), sites: 1, .. } => drop(told.insert(&**region)),
-                EventKind::Overwritten { region: None, sites, .. } => told_return_sites += sites,
+                EventKind::BlindWindow { .. } => is_blind = true,
                 _ => {}
             }
         }
         assert!(changed.iter().all(|function| told.contains(function)), "{how}: {told:?}");
-        assert!(told_return_sites >= return_sites, "{how}: {told_return_sites}");
         for function in called {
             let calls =
                 recording.calls().filter(|call| recording.regions()[call.region.index()].name == *function).count();
-            let least = if told.contains(function) { 1000 } else { 2000 };
+            let least = if told.contains(function) || is_blind { 1000 } else { 2000 };
             let most = if changed.contains(function) { 1000 } else { 2000 };
             assert!((least..=most).contains(&calls), "{how}: {calls} of {function}: {said}");
         }
