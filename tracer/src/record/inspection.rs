@@ -6,6 +6,7 @@
 //! shortly before a process ends goes unnoticed.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rtrace_bpf::Error;
@@ -13,7 +14,6 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::record::family::Followed;
 use crate::record::family::withdrawn::Overwritten;
-use crate::record::returns::LostSites;
 
 /// Shortest time between two looks at a process.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -65,6 +65,18 @@ impl Turns {
 
 /// Probes in processes, by device and inode of their files, and offset.
 type ProbedSites = HashSet<(u32, (u64, u64), u64)>;
+
+/// Return sites of a file that a process has lost.
+pub struct LostSites {
+    /// The process.
+    pub pid: u32,
+    /// Device and inode of the file.
+    pub file: (u64, u64),
+    /// The file as the process sees it.
+    pub path: PathBuf,
+    /// File offsets, in bytes.
+    pub offsets: Vec<u64>,
+}
 
 /// Looks at processes in turn.
 pub struct Inspection {

@@ -44,7 +44,6 @@ pub use self::ahead::TIME_AHEAD;
 use self::ahead::{Ahead, Held, MOST_AHEAD};
 use self::caller::Callers;
 use self::hold::Hold;
-pub(crate) use self::inspect::LostSites;
 use self::inspect::Sealing;
 use self::jumps::Jumps;
 use self::links::{Links, Placement};

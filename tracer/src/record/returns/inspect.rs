@@ -23,6 +23,7 @@ use super::site::Placed;
 use super::spaces::Spaces;
 use super::{FileId, ReturnSites};
 use crate::record::family::Followed;
+use crate::record::inspection::LostSites;
 use crate::target::code::Spot;
 use crate::target::presence::{Compared, ProcessCode};
 
@@ -44,16 +45,6 @@ impl Sealing {
         };
         space.areas().filter(of_code).all(|area| area.mapping.executable && !area.is_writable)
     }
-}
-
-/// Return sites of a file that a process has lost.
-pub(crate) struct LostSites {
-    pub pid: u32,
-    pub file: FileId,
-    /// The file as the process sees it.
-    pub path: PathBuf,
-    /// File offsets, in bytes.
-    pub offsets: Vec<u64>,
 }
 
 /// What only seems to be overwritten, as the process changes while it is looked at, is not.
