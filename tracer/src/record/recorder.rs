@@ -206,7 +206,7 @@ pub fn record(
     let return_summary = return_sites.summary();
     // What is hit goes first: a process waits at each hit while others are taken out.
     let entries = followed.into_probes().into_iter().rev();
-    let pauses = setup.how.budget.map(Pauses::within);
+    let pauses = setup.how.budget.map(Pauses::at_end);
     detach(return_sites.into_probes().into_iter().chain(entries).collect(), pauses);
 
     let Drained { summary: drained, mut call_sites, calls } = drained?;
