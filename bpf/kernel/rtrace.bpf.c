@@ -241,7 +241,7 @@ struct {
 	enum rt_unlinked unlinked;
 	enum rt_count count;
 	struct rt_reading reading;
-	struct rt_counted counted;
+	struct rt_call_count counted;
 	struct rt_access access;
 	enum rt_fetch_op fetch_op;
 	enum rt_fetch_flag fetch_flag;

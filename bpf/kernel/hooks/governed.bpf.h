@@ -15,9 +15,9 @@
 static struct rt_thread *located_thread(struct task_struct *task, u32 region);
 
 /* An entry for the calls of a thread; null where there is none left. */
-static __always_inline struct rt_counted *new_count(const struct rt_counted_key *key)
+static __always_inline struct rt_call_count *new_count(const struct rt_counted_key *key)
 {
-	struct rt_counted *counted;
+	struct rt_call_count *counted;
 	u32 place;
 
 	if (bpf_map_pop_elem(&free_counts, &place))
@@ -40,7 +40,7 @@ static __noinline void count_call(u32 region)
 {
 	struct rt_thread *thread = located_thread(bpf_get_current_task_btf(), region);
 	struct rt_counted_key key = { .region = region };
-	struct rt_counted *counted;
+	struct rt_call_count *counted;
 	u32 *place;
 
 	if (!thread)

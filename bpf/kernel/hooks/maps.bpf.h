@@ -299,7 +299,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct rt_counted);
+	__type(value, struct rt_call_count);
 } counts SEC(".maps");
 
 /* Where a thread's calls of a region are among them. */

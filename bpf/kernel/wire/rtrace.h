@@ -298,7 +298,7 @@ struct rt_counted_key {
 };
 
 /* Calls that were only counted; 0 where the entry is free. */
-struct rt_counted {
+struct rt_call_count {
 	struct rt_counted_key key;
 	u64 calls;
 };
@@ -641,7 +641,7 @@ _Static_assert(sizeof(struct rt_path) == 480, "path");
 _Static_assert(sizeof(struct rt_arrival_key) == 16, "key of a return address");
 _Static_assert(sizeof(struct rt_primed_key) == 24, "key of a return address in a file");
 _Static_assert(sizeof(struct rt_question) == 72, "record of a return address");
-_Static_assert(sizeof(struct rt_counted) == 16, "counted calls");
+_Static_assert(sizeof(struct rt_call_count) == 16, "counted calls");
 _Static_assert(RT_FRAMES == RT_FRAMES_NEAR + RT_FRAMES_FAR, "frames of a thread");
 
 #endif
