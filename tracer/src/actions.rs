@@ -24,11 +24,11 @@ const MOST_DELAYS: usize = 1 << 16;
 
 /// Something to do when a function enters or leaves.
 #[derive(Clone, Debug)]
-pub struct Action {
+pub struct RegionAction {
     function: Selector,
     moment: u32,
     what: Deed,
-    outcome: Arc<Mutex<Outcome>>,
+    outcome: Arc<Mutex<ActionOutcome>>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ enum Deed {
 
 /// What came of an action.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct ActionOutcome {
     /// How often it was done.
     pub done: u64,
     /// How often it was not, as its command still ran.
@@ -52,12 +52,12 @@ pub struct Outcome {
     pub delays: Vec<u64>,
 }
 
-impl Action {
+impl RegionAction {
     /// `on`: function and moment, as `solve:enter`; `what`: a command for the shell, or `>FILE TEXT`.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(on: &str, what: &str) -> Result<Action, String> {
+    pub fn parse(on: &str, what: &str) -> Result<RegionAction, String> {
         let (function, moment) = match on.rsplit_once(':') {
             Some((function, "enter")) => (function, ENTER),
             Some((function, "leave")) => (function, LEAVE),
@@ -71,7 +71,7 @@ impl Action {
                 None => return Err(format!("`{what}` has no text behind the name of the file")),
             },
         };
-        Ok(Action { function, moment, what, outcome: Arc::default() })
+        Ok(RegionAction { function, moment, what, outcome: Arc::default() })
     }
 
     /// What it is for, as it was asked for.
@@ -80,7 +80,7 @@ impl Action {
     }
 
     /// What came of it so far.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> ActionOutcome {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -115,7 +115,7 @@ impl Action {
 /// The actions of a recording.
 pub struct Actions<'a> {
     programs: &'a Programs,
-    actions: &'a [Action],
+    actions: &'a [RegionAction],
     user: Option<&'a User>,
     /// Functions with actions.
     regions: Mutex<Vec<Region>>,
@@ -123,7 +123,7 @@ pub struct Actions<'a> {
 
 impl<'a> Actions<'a> {
     /// These actions; commands run as `user`, if not as we do.
-    pub fn new(programs: &'a Programs, actions: &'a [Action], user: Option<&'a User>) -> Actions<'a> {
+    pub fn new(programs: &'a Programs, actions: &'a [RegionAction], user: Option<&'a User>) -> Actions<'a> {
         Actions { programs, actions, user, regions: Mutex::default() }
     }
 
@@ -142,9 +142,9 @@ impl<'a> Actions<'a> {
         Ok(())
     }
 
-    fn of(&self, region: &Region) -> impl Iterator<Item = (usize, &'a Action)> {
+    fn of(&self, region: &Region) -> impl Iterator<Item = (usize, &'a RegionAction)> {
         let function = region.name.clone();
-        let is_meant = move |action: &Action| action.function.selects(&SelectedFunction::named(&function));
+        let is_meant = move |action: &RegionAction| action.function.selects(&SelectedFunction::named(&function));
         self.actions.iter().enumerate().filter(move |(_, action)| is_meant(action))
     }
 

@@ -8,7 +8,7 @@ use rtrace_model::{ExitPolicy, Percent};
 use rtrace_plan::{Filter, Pattern, Selector};
 use rtrace_signatures::Request;
 
-use crate::actions::Action;
+use crate::actions::RegionAction;
 use crate::stubs::Reach;
 use crate::target::cgroups::Cgroup;
 use crate::target::user::User;
@@ -65,7 +65,7 @@ pub struct Options {
     /// Whether processes and machine are measured once a second.
     pub samples: bool,
     /// What is done when functions enter or leave.
-    pub actions: Vec<Action>,
+    pub actions: Vec<RegionAction>,
     /// Commands that write further metrics.
     pub plugins: Vec<String>,
     /// As whom a command runs, if not as we do.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use rtrace::actions::Action;
+use rtrace::actions::RegionAction;
 use rtrace::flight::{self, Flight, WindowLog};
 use rtrace::rank;
 use rtrace::session::Ready;
@@ -209,7 +209,7 @@ fn say_what_is_untimed(plan: &Plan) {
 
 /// A sink that fails has kept what it wrote.
 /// Says what came of an action, and how long after the moment it was done.
-fn say_outcome(action: &Action) {
+fn say_outcome(action: &RegionAction) {
     let mut outcome = action.outcome();
     outcome.delays.sort_unstable();
     let at = |part: f64| outcome.delays.get(((outcome.delays.len() as f64 - 1.0) * part) as usize).copied();

@@ -213,7 +213,7 @@ impl<'a> Contexts<'a> {
 
     fn finish(&mut self, walked: Walked) -> FoundContext {
         let (id, pid, space) = (walked.id, walked.pid, walked.space);
-        let mut walk = Walk { addresses: walked.addresses, interprets: walked.interprets, python: walked.python };
+        let mut walk = StackWalk { addresses: walked.addresses, interprets: walked.interprets, python: walked.python };
         let mut end = walked.end;
         if let Some(rest) = walked.rest {
             let mut rules = Vec::new();
@@ -296,13 +296,13 @@ impl<'a> Contexts<'a> {
 }
 
 /// A walk through a stack.
-struct Walk {
+struct StackWalk {
     addresses: Vec<u64>,
     interprets: Vec<bool>,
     python: Option<PythonStack>,
 }
 
-impl Walk {
+impl StackWalk {
     /// The places of the walk; `python`: what is known of the interpreter by now.
     fn places(self, ending: ContextEnding, python: Option<&mut Python>) -> (Vec<ContextPlace>, ContextEnding) {
         let addresses = self.addresses.iter().map(|&address| ContextPlace::Address(address));
@@ -330,7 +330,7 @@ impl Walk {
 
     /// Goes on with a walk as the kernel side does (`step_up` in `context.bpf.h`), by these rules.
     fn go_on(&mut self, rest: &Rest, levels: usize, mut rule: impl FnMut(u64) -> UnwindRule) -> ContextEnd {
-        let Walk { addresses, interprets, python } = self;
+        let StackWalk { addresses, interprets, python } = self;
         let calls = python.iter().flat_map(|python| python.runs.iter().skip(python.passed).map(|run| run.call));
         let mut calls = calls.peekable();
         let Rest { mut word, mut sp, mut bp, limit, .. } = *rest;

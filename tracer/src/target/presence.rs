@@ -105,7 +105,7 @@ pub struct Presence {
 
 /// What has become of code to which a process could write: file offsets of sites, in bytes, sorted.
 #[derive(Default)]
-pub struct Compared {
+pub struct CodeComparison {
     /// The process has what the file holds up to there.
     pub unchanged: Vec<u64>,
     /// It does not.
@@ -142,9 +142,9 @@ impl ProcessCode {
 
     /// Compares the code of these spots of a file, which have no probes of ours, with the file where they are at these addresses,
     /// and the process executes them and cannot write to them.
-    pub fn compare(&self, file: &File, mut spots: Vec<Spot>, addresses: &Range<u64>) -> Compared {
+    pub fn compare(&self, file: &File, mut spots: Vec<Spot>, addresses: &Range<u64>) -> CodeComparison {
         let (Some(module), Ok(space)) = (self.module(file), AddressSpace::of(self.pid)) else {
-            return Compared::default();
+            return CodeComparison::default();
         };
         spots.sort_unstable_by_key(|spot| spot.site);
         // The kernel would take breakpoints of the program's own out with a probe.
@@ -161,7 +161,10 @@ impl ProcessCode {
             settled.extend(spots.iter().map(|spot| spot.site));
             changed.extend(self.code.rewritten(&mapping, file, &spots, is_strict));
         }
-        Compared { unchanged: settled.difference(&changed).copied().collect(), changed: changed.into_iter().collect() }
+        CodeComparison {
+            unchanged: settled.difference(&changed).copied().collect(),
+            changed: changed.into_iter().collect(),
+        }
     }
 
     /// Waits until none of these probes of a file is in the process, or for so long; they are being taken out.

@@ -119,9 +119,9 @@ fn layout_by_table(minor: u64, table: &[u64]) -> Option<Layout> {
 }
 
 /// Bytes of a process.
-struct Memory(File);
+struct InterpreterMemory(File);
 
-impl Memory {
+impl InterpreterMemory {
     fn bytes(&self, address: u64, length: u64) -> Option<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(length).ok()?];
         self.0.read_exact_at(&mut bytes, address).ok()?;
@@ -158,7 +158,7 @@ pub struct PythonLine {
 
 /// The interpreter of a process.
 pub struct Python {
-    memory: Memory,
+    memory: InterpreterMemory,
     layout: Layout,
     /// By address and identity; none for what could not be read.
     objects: HashMap<(u64, u32), Option<CodeObject>>,
@@ -185,7 +185,7 @@ impl Python {
             let bias = module.load_bias(&image)?;
             Some((bias.wrapping_add(runtime), bias.wrapping_add(version)))
         })?;
-        let memory = Memory(File::open(format!("/proc/{pid}/mem")).ok()?);
+        let memory = InterpreterMemory(File::open(format!("/proc/{pid}/mem")).ok()?);
         let minor = match memory.word(version)? >> 16 {
             version if version >> 8 == 3 => version & 0xff,
             _ => return None,
@@ -220,7 +220,7 @@ impl Python {
 }
 
 impl Layout {
-    fn read(&self, memory: &Memory, code: u64, identity: u32) -> Option<CodeObject> {
+    fn read(&self, memory: &InterpreterMemory, code: u64, identity: u32) -> Option<CodeObject> {
         let mut names = [0; 4];
         for (name, offset) in names.iter_mut().zip(self.names) {
             *name = memory.word(code + offset)?;
@@ -240,7 +240,7 @@ impl Layout {
         })
     }
 
-    fn text(&self, memory: &Memory, string: u64) -> Option<String> {
+    fn text(&self, memory: &InterpreterMemory, string: u64) -> Option<String> {
         let length = memory.word(string + LENGTH).filter(|length| *length <= LONGEST_NAME)?;
         let state = memory.word(string + STATE)? as u32;
         // In front of the kind are the bits on how the string is shared: two, or 16.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use clap::{Args, value_parser};
-use rtrace::actions::Action;
+use rtrace::actions::RegionAction;
 use rtrace::rank;
 use rtrace::session::Options;
 use rtrace::target::privilege;
@@ -234,8 +234,8 @@ impl RecordingArgs {
         })
     }
 
-    fn actions(&self) -> anyhow::Result<Vec<Action>> {
-        let action = |pair: &[String]| Action::parse(&pair[0], &pair[1]).map_err(anyhow::Error::msg);
+    fn actions(&self) -> anyhow::Result<Vec<RegionAction>> {
+        let action = |pair: &[String]| RegionAction::parse(&pair[0], &pair[1]).map_err(anyhow::Error::msg);
         self.on.chunks_exact(2).map(action).collect::<Result<_, _>>().context("failed to read --on")
     }
 

@@ -12,15 +12,13 @@ use std::sync::Arc;
 use rtrace_bpf::journal::Probed;
 use rtrace_bpf::{EVERYWHERE, Error, Probes};
 use rtrace_model::{Library, LibraryId, Timestamp};
+use rtrace_symbolizer::address_space::FileId;
 
 use super::{Followed, FollowedState, InPlace};
 use crate::host;
 use crate::record::attach::Placed;
 use crate::target::code::Spot;
-use crate::target::presence::{Compared, Presence, ProcessCode};
-
-/// Device and inode.
-type FileId = (u64, u64);
+use crate::target::presence::{CodeComparison, Presence, ProcessCode};
 
 /// Entry sites of a library that a process has overwritten, or to which no call comes any more.
 pub struct Overwritten {
@@ -147,7 +145,7 @@ impl Followed<'_> {
             let Some(sites) = withdrawn.sites.get_mut(&(pid, (device, inode))) else { continue };
             let mut out = placed.spots();
             out.retain(|spot| sites.contains_key(&spot.site));
-            let Compared { unchanged, changed } = process.compare(placed.file.file(), out, addresses);
+            let CodeComparison { unchanged, changed } = process.compare(placed.file.file(), out, addresses);
             withdrawn.overwritten.extend(overwritten_in(pid, placed, changed));
             if unchanged.is_empty() {
                 continue;

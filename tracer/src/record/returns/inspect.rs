@@ -25,7 +25,7 @@ use super::{FileId, ReturnSites};
 use crate::record::family::Followed;
 use crate::record::inspection::LostSites;
 use crate::target::code::Spot;
-use crate::target::presence::{Compared, ProcessCode};
+use crate::target::presence::{CodeComparison, ProcessCode};
 
 /// For so long at most a thread takes to make code executable once it was let go, unless it fails.
 const LONGEST_SEALING: Duration = Duration::from_secs(1);
@@ -124,7 +124,7 @@ impl ReturnSites<'_> {
                 continue;
             };
             let site = |id: &u32| self.placed[*id as usize].spot();
-            let Compared { unchanged, .. } = process.compare(&file, ids.iter().map(site).collect(), range);
+            let CodeComparison { unchanged, .. } = process.compare(&file, ids.iter().map(site).collect(), range);
             let is_back = |id: &mut u32| unchanged.binary_search(&site(id).site).is_ok();
             for id in ids.extract_if(.., is_back) {
                 let placed = &self.placed[id as usize];

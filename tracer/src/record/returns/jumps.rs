@@ -19,7 +19,7 @@ use crate::record::attach::Closing;
 use crate::record::jump_candidates::Candidate;
 use crate::target::code::Spot;
 use crate::target::files::Pinned;
-use crate::target::presence::{Compared, ProcessCode};
+use crate::target::presence::{CodeComparison, ProcessCode};
 
 /// A file with its functions.
 struct Known {
@@ -147,7 +147,7 @@ impl<'a> Jumps<'a> {
             let Some(Some(Known { file, sites })) = self.known.get(&id) else { continue };
             let probed = Probed { pid, device: id.0, inode: id.1 };
             let out = sites.iter().map(|site| site.file_offset).filter(|&at| self.programs.avoids(probed, at));
-            let Compared { unchanged, .. } = process.compare(file.file(), out.map(Spot::at).collect(), addresses);
+            let CodeComparison { unchanged, .. } = process.compare(file.file(), out.map(Spot::at).collect(), addresses);
             if unchanged.is_empty() {
                 continue;
             }
