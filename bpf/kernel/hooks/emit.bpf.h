@@ -119,7 +119,7 @@ static __always_inline u32 rt_is_recorded(const struct rt_frame *frame, u64 dura
 static __always_inline u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame,
 				   const struct rt_values *values, u64 duration, u32 ending)
 {
-	rt_act(frame->region, RT_MOMENT_LEAVE);
+	act_at_leave(frame);
 	if (profiled)
 		fold_call(frame->path, frame->region, duration, frame->child, ending);
 	if (profiled && rt_counters)

@@ -363,7 +363,7 @@ static __noinline void on_enter(struct pt_regs *ctx, struct rt_thread *thread, u
 	}
 	rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3, cookie >> RT_COOKIE_LAPS & 1,
 		 cookie >> RT_COOKIE_POPS & 1 ? popped(hit.region) : 0);
-	rt_act(hit.region, RT_MOMENT_ENTER);
+	act_at_enter(&hit.region);
 }
 
 #define RED_ZONE 16 /* words below the stack pointer that signal handlers leave alone */
