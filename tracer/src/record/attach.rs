@@ -26,6 +26,7 @@ use rtrace_symbolizer::lines::Lines;
 
 use crate::host;
 use crate::record::fuse::Fuse;
+use crate::record::overhead::CpuMeter;
 use crate::record::pauses::{Pauses, timed};
 use crate::stubs::Stubs;
 use crate::target::code::Spot;
@@ -292,17 +293,27 @@ impl Attachment {
     }
 }
 
-/// Takes probes out, in this order; with pauses, some at a time.
-pub fn detach(probes: Vec<Probes>, pauses: Option<Pauses>) {
+/// Takes probes out, in this order.
+pub fn detach(probes: Vec<Probes>) {
+    detach_links(probes.into_iter().flat_map(Probes::into_links).collect());
+}
+
+/// Takes probes out of these processes, in this order, some at a time. Who does not run does not wait for a lock: the
+/// busier the processes are, the longer are the pauses.
+pub fn detach_slowly(probes: Vec<Probes>, pids: &[u32], pauses: Pauses) {
     let mut links: Vec<Probes> = probes.into_iter().flat_map(Probes::into_links).collect();
-    let Some(pauses) = pauses else { return detach_links(links) };
-    let mut together = CLOSED_TOGETHER;
+    let (mut together, mut meter) = (CLOSED_TOGETHER, CpuMeter::default());
+    meter.since_last(pids);
+    let mut measured = Instant::now();
     while !links.is_empty() {
         let rest = links.split_off(together.min(links.len()));
         let begin = Instant::now();
         let worked = close(std::mem::replace(&mut links, rest), CLOSED_SOON);
-        thread::sleep(pauses.after(worked).saturating_sub(begin.elapsed()));
-        together = if worked < TAKEN_AT_ONCE { together * 2 } else { together / 2 }.clamp(1, CLOSED_SOON);
+        let used = Duration::from_nanos(meter.since_last(pids));
+        let busy = used.div_duration_f64(std::mem::replace(&mut measured, Instant::now()).elapsed());
+        let taken = worked.mul_f64(busy.min(1.0));
+        thread::sleep(pauses.after(taken).saturating_sub(begin.elapsed()));
+        together = if taken < TAKEN_AT_ONCE { together * 2 } else { together / 2 }.clamp(1, CLOSED_SOON);
     }
 }
 

@@ -341,7 +341,7 @@ impl<'a> Followed<'a> {
     /// Takes probes out, and waits until they are gone.
     fn detach(&self, probes: Vec<Probes>) {
         if !probes.is_empty() {
-            detach(probes, None);
+            detach(probes);
             self.state().last_closing = host::now();
         }
     }

@@ -33,7 +33,7 @@ use crate::actions::Actions;
 use crate::host;
 use crate::options::Options;
 use crate::record::admission::{self, Limit};
-use crate::record::attach::{self, Admitted, Attachment, detach};
+use crate::record::attach::{self, Admitted, Attachment, detach, detach_slowly};
 use crate::record::callers::{self, CallerFile, Executed, TracedFunctions};
 use crate::record::contexts::{ContextTables, Contexts, FoundContexts};
 use crate::record::cpu_clock::CpuClock;
@@ -205,9 +205,13 @@ pub fn record(
     announcements.blind_children(&followed);
     let return_summary = return_sites.summary();
     // What is hit goes first: a process waits at each hit while others are taken out.
+    let pids = followed.inspected(setup.subject.pids());
     let entries = followed.into_probes().into_iter().rev();
-    let pauses = setup.how.budget.map(Pauses::at_end);
-    detach(return_sites.into_probes().into_iter().chain(entries).collect(), pauses);
+    let probes = return_sites.into_probes().into_iter().chain(entries).collect();
+    match setup.how.budget {
+        Some(budget) => detach_slowly(probes, &pids, Pauses::at_end(budget)),
+        None => detach(probes),
+    }
 
     let Drained { summary: drained, mut call_sites, calls } = drained?;
     inspected?;

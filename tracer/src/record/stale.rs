@@ -202,6 +202,6 @@ pub fn remove(programs: &Programs, breakpoints: &[Breakpoints]) -> Result<(), Bp
         let links = attach::place(&sites, &attach, &mut |_, _| {})?;
         placed.extend(links.into_iter().map(|(_, probes)| probes));
     }
-    attach::detach(placed, None);
+    attach::detach(placed);
     Ok(())
 }
