@@ -46,7 +46,7 @@ fn programs_do_and_say_the_same() {
 
 /// Where a program is built and runs.
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("zoo").join(name)
+    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("zoo").join(name)
 }
 
 /// What a command prints, which must succeed.
