@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rtrace_bpf::Error;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::record::family::Followed;
 use crate::record::family::withdrawn::Overwritten;
+use crate::record::pauses::timed;
 
 /// Shortest time between two looks at a process.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -53,9 +53,8 @@ impl Turns {
             self.waiting = all();
             self.begun = now;
         }
-        let before = processor_time();
-        let found = self.waiting.pop().map(look);
-        self.due = now + (processor_time().saturating_sub(before)).saturating_mul(REST);
+        let (found, took) = timed(|| self.waiting.pop().map(look));
+        self.due = now + took.saturating_mul(REST);
         if self.waiting.is_empty() {
             self.due = self.due.max(self.begun + PERIOD);
         }
@@ -128,9 +127,4 @@ impl Inspection {
         gone.offsets.retain(|&offset| self.told.insert((gone.pid, gone.file, offset)));
         (!gone.offsets.is_empty()).then_some(gone)
     }
-}
-
-/// What this thread has used.
-fn processor_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
