@@ -3,6 +3,7 @@
 //! The program never waits for it: the kernel side only wakes a thread here. A command that still runs is not started
 //! again, which is counted.
 
+use std::collections::HashMap;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -117,8 +118,8 @@ pub struct Actions<'a> {
     programs: &'a Programs,
     actions: &'a [RegionAction],
     user: Option<&'a User>,
-    /// Functions with actions.
-    regions: Mutex<Vec<Region>>,
+    /// Functions with actions, each with the places of these.
+    regions: Mutex<HashMap<u32, (Region, Vec<usize>)>>,
 }
 
 impl<'a> Actions<'a> {
@@ -133,19 +134,18 @@ impl<'a> Actions<'a> {
     /// There is no room for more.
     pub fn choose(&self, regions: &[Region]) -> Result<(), Error> {
         for region in regions {
-            let moments = self.of(region).fold(0, |moments, (_, action)| moments | action.moment);
+            let function = SelectedFunction::named(&region.name);
+            let is_meant = |&place: &usize| self.actions[place].function.selects(&function);
+            let places: Vec<usize> = (0..self.actions.len()).filter(is_meant).collect();
+            let moments = places.iter().fold(0, |moments, &place| moments | self.actions[place].moment);
             if moments != 0 {
-                self.regions.lock().unwrap_or_else(PoisonError::into_inner).push(region.clone());
+                let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+                regions.insert(region.id.0, (region.clone(), places));
+                drop(regions);
                 self.programs.act_on(region.id, moments)?;
             }
         }
         Ok(())
-    }
-
-    fn of(&self, region: &Region) -> impl Iterator<Item = (usize, &'a RegionAction)> {
-        let function = region.name.clone();
-        let is_meant = move |action: &RegionAction| action.function.selects(&SelectedFunction::named(&function));
-        self.actions.iter().enumerate().filter(move |(_, action)| is_meant(action))
     }
 
     /// Acts until `is_over`.
@@ -160,9 +160,9 @@ impl<'a> Actions<'a> {
             || is_over.load(Ordering::Relaxed),
             |moment| {
                 let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(region) = regions.iter().find(|region| region.id.0 == moment.region) else { return };
-                for (place, action) in self.of(region).filter(|(_, action)| action.moment & moment.kind != 0) {
-                    action.act(region, &moment, self.user, &mut running[place]);
+                let Some((region, places)) = regions.get(&moment.region) else { return };
+                for &place in places.iter().filter(|&&place| self.actions[place].moment & moment.kind != 0) {
+                    self.actions[place].act(region, &moment, self.user, &mut running[place]);
                 }
             },
         )?;
