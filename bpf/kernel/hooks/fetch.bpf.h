@@ -179,94 +179,108 @@ static __always_inline void *thread_pointer(void)
 	return (void *)bpf_get_current_task_btf()->thread.fsbase;
 }
 
+/* What the operations of a call share. Without registers, the call returns. */
+struct fetching {
+	struct pt_regs *ctx;
+	struct rt_measured *measured;
+	struct rt_values *values;
+	const struct rt_program *program;
+	u64 slot;
+	u32 first;
+};
+
+/* Runs an operation. How many values could not be read is counted in memory, where the verifier does not tell one number from another. */
+static long fetch_step(u32 step, struct fetching *call)
+{
+	struct pt_regs *ctx = call->ctx;
+	struct rt_measured *measured = call->measured;
+	struct rt_values *values = call->values;
+	bool is_stored = !ctx && measured->is_stored;
+	u64 value = 0, word, place = call->first + step;
+	const struct rt_fetch *fetch;
+	long error = 0;
+	u8 unused;
+
+	RT_BOUND(place, RT_FETCHES, 0);
+	fetch = &call->program->fetch[place];
+	word = values->word[word_at(fetch->source)];
+	/* Nothing is missing behind a null pointer, nor what is known of calls that come another way. */
+	if ((fetch->op == RT_FETCH_MEMORY || fetch->op == RT_FETCH_TEXT || fetch->op == RT_FETCH_LIST) &&
+	    word < LOWEST_ADDRESS)
+		return 0;
+	if (fetch->op == RT_FETCH_VECTOR && !measured->at_stub)
+		return 0;
+	if (fetch->op == RT_FETCH_TAGGED && (word >> 24 & 255) != (u32)fetch->number >> 8)
+		return 0;
+	if (fetch->op == RT_FETCH_VARIABLE && fetch->flags & RT_FETCH_WORDS && measured->at_stub)
+		return 0;
+	switch (fetch->op) {
+	case RT_FETCH_REGISTER:
+		if (ctx)
+			value = register_of(ctx, fetch->source);
+		break;
+	case RT_FETCH_STACK:
+	case RT_FETCH_VECTOR:
+		error = bpf_probe_read_user(&value, sizeof(value), (void *)(call->slot + fetch->number));
+		break;
+	case RT_FETCH_MEMORY:
+		error = is_stored ? -1 : fetch_memory(&value, fetch->flags, (void *)(word + fetch->number));
+		break;
+	case RT_FETCH_TEXT:
+		error = is_stored ? -1 : fetch_text(values, fetch->target, fetch->number, (void *)word);
+		break;
+	case RT_FETCH_LIST:
+		error = is_stored ? -1 : fetch_list(values, fetch, ctx, (void *)word);
+		break;
+	case RT_FETCH_RESULT:
+		value = measured->result;
+		error = (fetch->flags & RT_FETCH_BITS) < measured->result_bits ? 0 : -1;
+		break;
+	case RT_FETCH_VARIABLE:
+		value = fetch->number;
+		if (ctx && fetch->flags & RT_FETCH_WORDS)
+			error = bpf_probe_read_user(&value, sizeof(value), (void *)(ctx->ip + fetch->number));
+		value += (u64)thread_pointer();
+		break;
+	case RT_FETCH_NUMBER:
+		value = fetch->number;
+		break;
+	case RT_FETCH_TAGGED:
+	case RT_FETCH_SHIFT:
+		value = word >> (fetch->number & 63);
+		break;
+	default:
+		value = fetch->number;
+		if (fetch->flags & RT_FETCH_WORDS)
+			value = values->word[word_at(fetch->number)];
+		value = computed(fetch->op, word, value);
+	}
+	if (error) {
+		measured->unread++;
+		return 0;
+	}
+	values->failed &= ~(1u << place);
+	if (fetch->op == RT_FETCH_TEXT || fetch->op == RT_FETCH_LIST)
+		return 0;
+	unused = 63 - (fetch->flags & RT_FETCH_BITS);
+	value <<= unused;
+	values->word[word_at(fetch->target)] = fetch->flags & RT_FETCH_SIGNED ? (u64)((__s64)value >> unused) :
+										value >> unused;
+	return 0;
+}
+
 /*
  * Runs a part of a region's program: that of an entry, whose return address is in this slot, or, without registers,
- * that of a return. A loop without a function apart, because stacks are short. How many values could not be read is
- * counted in memory, where the verifier does not tell one number from another.
+ * that of a return. No function of its own, as stacks are short.
  */
-static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, struct rt_values *values,
-			    const struct rt_program *program, u64 slot)
+static __always_inline void fetch(struct pt_regs *ctx, struct rt_measured *measured, struct rt_values *values,
+				  const struct rt_program *program, u64 slot)
 {
-	bool is_stored = !ctx && measured->is_stored;
-	u32 i, end;
+	struct fetching call = { ctx, measured, values, program, slot, ctx ? 0 : program->enters };
+	u32 end = ctx ? program->enters : program->count;
 
-	end = ctx ? program->enters : program->count;
-	for (i = 0; i < RT_FETCHES; i++) {
-		const struct rt_fetch *fetch = &program->fetch[i];
-		u64 value = 0, word;
-		long error = 0;
-		u8 unused;
-
-		if (i >= end)
-			break;
-		if (!ctx && i < program->enters)
-			continue;
-		word = values->word[word_at(fetch->source)];
-		/* Nothing is missing behind a null pointer, nor what is known of calls that come another way. */
-		if ((fetch->op == RT_FETCH_MEMORY || fetch->op == RT_FETCH_TEXT || fetch->op == RT_FETCH_LIST) &&
-		    word < LOWEST_ADDRESS)
-			continue;
-		if (fetch->op == RT_FETCH_VECTOR && !measured->at_stub)
-			continue;
-		if (fetch->op == RT_FETCH_TAGGED && (word >> 24 & 255) != (u32)fetch->number >> 8)
-			continue;
-		if (fetch->op == RT_FETCH_VARIABLE && fetch->flags & RT_FETCH_WORDS && measured->at_stub)
-			continue;
-		switch (fetch->op) {
-		case RT_FETCH_REGISTER:
-			if (ctx)
-				value = register_of(ctx, fetch->source);
-			break;
-		case RT_FETCH_STACK:
-		case RT_FETCH_VECTOR:
-			error = bpf_probe_read_user(&value, sizeof(value), (void *)(slot + fetch->number));
-			break;
-		case RT_FETCH_MEMORY:
-			error = is_stored ? -1 : fetch_memory(&value, fetch->flags, (void *)(word + fetch->number));
-			break;
-		case RT_FETCH_TEXT:
-			error = is_stored ? -1 : fetch_text(values, fetch->target, fetch->number, (void *)word);
-			break;
-		case RT_FETCH_LIST:
-			error = is_stored ? -1 : fetch_list(values, fetch, ctx, (void *)word);
-			break;
-		case RT_FETCH_RESULT:
-			value = measured->result;
-			error = (fetch->flags & RT_FETCH_BITS) < measured->result_bits ? 0 : -1;
-			break;
-		case RT_FETCH_VARIABLE:
-			value = fetch->number;
-			if (ctx && fetch->flags & RT_FETCH_WORDS)
-				error = bpf_probe_read_user(&value, sizeof(value), (void *)(ctx->ip + fetch->number));
-			value += (u64)thread_pointer();
-			break;
-		case RT_FETCH_NUMBER:
-			value = fetch->number;
-			break;
-		case RT_FETCH_TAGGED:
-		case RT_FETCH_SHIFT:
-			value = word >> (fetch->number & 63);
-			break;
-		default:
-			value = fetch->number;
-			if (fetch->flags & RT_FETCH_WORDS)
-				value = values->word[word_at(fetch->number)];
-			value = computed(fetch->op, word, value);
-		}
-		if (error) {
-			measured->unread++;
-			continue;
-		}
-		values->failed &= ~(1u << i);
-		if (fetch->op == RT_FETCH_TEXT || fetch->op == RT_FETCH_LIST)
-			continue;
-		unused = 63 - (fetch->flags & RT_FETCH_BITS);
-		value <<= unused;
-		values->word[word_at(fetch->target)] = fetch->flags & RT_FETCH_SIGNED ?
-							 (u64)((__s64)value >> unused) :
-							 value >> unused;
-	}
-	return 0;
+	if (end > call.first)
+		bpf_loop(end - call.first, fetch_step, &call, 0);
 }
 
 static __always_inline const struct rt_program *program_of(u32 region)
@@ -277,20 +291,21 @@ static __always_inline const struct rt_program *program_of(u32 region)
 }
 
 /* The values that the call of the hit has as it enters. */
-static __always_inline void fetch_at_entry(struct pt_regs *ctx, const struct rt_hit *hit)
+static __noinline int fetch_at_entry(struct pt_regs *ctx, const struct rt_hit *hit)
 {
 	struct rt_values *values = &hit->measured->entering;
 	const struct rt_program *program = program_of(hit->region);
 
 	values->has = program != 0;
 	if (!program)
-		return;
+		return 0;
 	values->waits = program->count > program->enters || program->sums;
 	values->lists = program->lists;
 	values->failed = ~0u;
 	hit->measured->unread = 0;
 	fetch(ctx, hit->measured, values, program, hit->slot);
 	count_unread(hit->region, hit->measured->unread);
+	return 0;
 }
 
 /* The call returns: fetches the rest of its values, and adds up what is to be added up. */
