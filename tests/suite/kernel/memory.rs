@@ -1,5 +1,6 @@
 //! Memory that programs allocate and free, as they say themselves.
 
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -8,6 +9,7 @@ use tempfile::TempDir;
 use crate::common::rtrace;
 use crate::common::skip::Turn;
 use crate::common::target::compile_text;
+use crate::common::tries::in_one_of_some_tries;
 
 /// Two threads hold memory at the same time. Nothing else of the program allocates that much.
 const PROGRAM: &str = r#"
@@ -53,14 +55,22 @@ int main(void)
 }
 "#;
 
+/// A machine that is too busy to place a return site within a second leaves the result of a later call unknown.
+const TRIES: usize = 5;
+
 #[test]
 fn peak_and_leaks_are_those_of_the_program() {
     let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();
     compile_text(folder.path(), PROGRAM, "program", &["-O1", "-g", "-fno-builtin", "-pthread"]);
-    let directory = folder.path().join("trace");
+    in_one_of_some_tries(TRIES, || compare_memory(folder.path()));
+}
+
+fn compare_memory(folder: &Path) -> Result<(), String> {
+    let trace = TempDir::new_in(folder).unwrap();
+    let directory = trace.path().join("trace");
     let options = ["--lib", "libc.so.6", "--func", "*alloc", "--func", "free", "--args"].map(str::to_owned);
-    let output = rtrace::record(&options, &Command::new(folder.path().join("program")), &directory);
+    let output = rtrace::record(&options, &Command::new(folder.join("program")), &directory);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut report = rtrace::command();
     report.args(["report", "--memory", "--by", "callsite", "--format", "json"]).arg(&directory);
@@ -81,6 +91,10 @@ fn peak_and_leaks_are_those_of_the_program() {
         sums.sort_unstable();
         sums
     };
+    let is_late = |row: &&Value| row["calls"] != 1 && row["timed"] != row["calls"];
+    if let Some(late) = rows.iter().find(is_late) {
+        return Err(late.to_string());
+    }
     assert_eq!(sums("malloc", 1_000_000), [[4, 3_000_000, 3_000_000, 3], [101, 5_000_000, 0, 0]], "{rows:#?}");
     assert_eq!(sums("calloc", 100_000), [[2, 200_000, 0, 0]]);
     // The block of the first call moved to the second.
@@ -90,4 +104,5 @@ fn peak_and_leaks_are_those_of_the_program() {
     let peak: u64 = said.split_whitespace().nth(3).unwrap().replace(',', "").parse().unwrap();
     // The C library allocates a little for itself.
     assert!((8_200_000..8_300_000).contains(&peak), "{said}");
+    Ok(())
 }

@@ -177,7 +177,7 @@ pub struct Governor<'a> {
     paced: u64,
     /// Seconds for which the probes of the last window locked each process.
     stalled: f64,
-    /// What this thread had used of CPU time when a window was chosen last, in nanoseconds.
+    /// What the last window took of this thread's CPU time, in nanoseconds.
     worked: u64,
     /// Windows that are over, whose probes are on their way out.
     past: Vec<(HashSet<RegionId>, Closing)>,
@@ -234,7 +234,6 @@ impl<'a> Governor<'a> {
         self.meter.since_last(&self.pids());
         (self.begin, self.ticked) = (Instant::now(), Instant::now());
         self.paced = self.context.programs.throttled_cost()?;
-        self.worked = overhead::thread_time();
         while !is_over.load(Ordering::Relaxed) {
             let tick = if self.changed.elapsed() < UNSETTLED { SHORT_TICK } else { TICK };
             let until_window = self.window_at.saturating_duration_since(Instant::now()).max(WINDOW);
@@ -464,6 +463,7 @@ impl<'a> Governor<'a> {
             return Ok(());
         }
         self.looked = Some(Instant::now());
+        let before = overhead::thread_time();
         let mut sites: BTreeMap<PathBuf, Vec<Site>> = BTreeMap::new();
         for region in throttled.iter().filter_map(|id| self.regions.get(id)) {
             sites.entry(region.throttleable.path()).or_default().push(region.throttleable.entry());
@@ -487,6 +487,7 @@ impl<'a> Governor<'a> {
         self.past.push((throttled, closing));
         let wider = if placed > PLACING { self.in_window / 2 } else { self.in_window * 2 };
         self.in_window = wider.clamp(1, MOST_IN_WINDOW);
+        self.worked = overhead::thread_time() - before;
         Ok(())
     }
 
@@ -495,8 +496,7 @@ impl<'a> Governor<'a> {
     fn pace(&mut self, begin: Instant) -> Result<(), Error> {
         let spent = self.context.programs.throttled_cost()?;
         let hits = spent.saturating_sub(std::mem::replace(&mut self.paced, spent)) as f64 / 1e9;
-        let now = overhead::thread_time();
-        let worked = (now - std::mem::replace(&mut self.worked, now)) as f64 / 1e9;
+        let worked = self.worked as f64 / 1e9;
         // Others take the probes out, which is half of the work.
         let taken_out = self.stalled / 2.0 * self.context.followed.pids().len() as f64;
         let placing = self.stalled * self.cpu + worked + taken_out;

@@ -135,7 +135,8 @@ impl Region {
             return Some((calls, Some(margin)));
         }
         let (calls, margin) = self.slowed.known()?;
-        Some((calls - margin, None)).filter(|(least, _)| *least >= 1.0)
+        // A number of calls is not below 0, so its interval is one of its logarithm, as in A. Chao, Biometrics 43 (1987).
+        Some((calls * (-margin / calls).exp(), None)).filter(|(least, _)| *least >= 1.0)
     }
 }
 
