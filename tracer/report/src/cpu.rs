@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::AddAssign;
 
 use rtrace_exporters::TraceSet;
 use rtrace_model::{CallSite, Region, RegionId, counted, grouped};
@@ -28,6 +29,25 @@ const COLUMNS: [Column; 5] = [
     Column::label("library", "library").rank(4),
     Column::name("function", "function"),
 ];
+
+/// The part of the programs' CPU time that a row's functions took themselves.
+pub(super) const SHARE: Column = Column::new("cpu_share", "cpu").seat(1).rank(1);
+
+/// CPU time by samples.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CpuTime {
+    /// In nanoseconds.
+    pub(super) time: u64,
+    /// As a part of the programs' CPU time.
+    pub(super) share: f64,
+}
+
+impl AddAssign for CpuTime {
+    fn add_assign(&mut self, other: CpuTime) {
+        self.time = self.time.saturating_add(other.time);
+        self.share += other.share;
+    }
+}
 
 /// The samples of a function that is not in the kernel.
 #[derive(Default)]
@@ -168,6 +188,18 @@ pub(super) fn sum_up(trace: &TraceSet, options: &Options) -> Result<SummedRows, 
     Ok(SummedRows { table, lost_callers: 0, shares, remarks, efficiency: None })
 }
 
+/// CPU time of traced functions themselves, as far as samples met them.
+pub(super) fn of_regions(trace: &TraceSet) -> Vec<(RegionId, CpuTime)> {
+    let Some(hertz) = rate(trace) else { return Vec::new() };
+    let sums = CpuSums::new(trace);
+    let all = sums.all().max(1) as f64;
+    let found = |of: &FunctionSamples| {
+        let time = of.samples.saturating_mul(1_000_000_000) / u64::from(hertz.max(1));
+        Some((of.region?, CpuTime { time, share: of.samples as f64 / all }))
+    };
+    sums.functions.values().filter_map(found).collect()
+}
+
 fn rate(trace: &TraceSet) -> Option<u32> {
     trace.traces().next().and_then(|trace| trace.header().sampling)
 }
@@ -196,7 +228,7 @@ pub(super) fn note(trace: &TraceSet) -> Option<Note> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{CallSiteId, CpuSamples, Definition, Header, Region, Sink as _, Summary};
+    use rtrace_model::{CallSiteId, CpuSamples, Definition, Estimate, Header, Region, RegionId, Sink as _, Summary};
 
     use crate::testing::{region, script, writer};
     use crate::{By, Error, Format, Options, run};
@@ -213,9 +245,14 @@ mod tests {
         };
         let traced = Region { file_offset: 128, size: 32, ..region(0, "a".to_owned()) };
         writer.define(&Definition::Region(traced)).unwrap();
+        let throttled = Region { file_offset: 256, size: 32, ..region(1, "b".to_owned()) };
+        writer.define(&Definition::Region(throttled)).unwrap();
+        writer.define(&site(93, "/usr/lib/libone.so", 257, None)).unwrap();
         writer.define(&site(90, "/usr/lib/libone.so", 129, None)).unwrap();
         writer.define(&site(91, "/usr/lib/libone.so", 128, Some("before"))).unwrap();
         writer.define(&site(92, "/usr/bin/prog", 9, Some("main"))).unwrap();
+        let estimate = Estimate { region: RegionId(1), counted: 3, ..Estimate::default() };
+        writer.estimates(&[estimate, Estimate { region: RegionId(3), ..estimate }]).unwrap();
         for &(pid, site, samples) in samples {
             let of = CpuSamples { pid, call_site: site.map(CallSiteId), samples };
             writer.define(&Definition::CpuSamples(of)).unwrap();
@@ -251,6 +288,11 @@ mod tests {
         assert!(notes.contains("7 more could not be noted"), "{notes}");
         let functions = report(&samples, Options::default()).unwrap()["notes"].to_string();
         assert!(functions.contains("57.9 % in libone.so, 42.1 % in prog"), "{functions}");
+        // Of calls without a record, samples say where they stand.
+        let throttled = report(&[&samples[..], &[(Some(70), Some(93), 5)]].concat(), Options::default()).unwrap();
+        let row = |row: &serde_json::Value| format!("{} {} {}", row["function"], row["cpu_share"], row["exclusive_ns"]);
+        let rows: Vec<String> = throttled["rows"].as_array().unwrap().iter().map(row).collect();
+        assert_eq!(rows, [r#""b" 0.05 null"#, r#""a" 0.5 200"#, r#""d" null null"#]);
         assert!(matches!(report(&[], cpu()), Err(Error::NoCpuSamples)));
         assert!(matches!(report(&samples, Options { memory: true, ..cpu() }), Err(Error::SamplesAreWhole)));
     }

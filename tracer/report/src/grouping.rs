@@ -112,6 +112,11 @@ impl<'a> Grouping<'a> {
         }
     }
 
+    /// The row of a function's own code, where rows stand for code.
+    pub(super) fn key_of_code(&self, region: RegionId) -> Option<RowId> {
+        matches!(self, Grouping::Function(_) | Grouping::Library(_)).then(|| self.key_of_region(region))
+    }
+
     /// The row of a thread, where rows stand for threads.
     pub(super) fn key_of_location(&self, id: LocationId) -> RowId {
         match self {

@@ -3,9 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use rtrace_exporters::TraceSet;
 use rtrace_model::{CallSiteId, Estimate, FoldedPath, LocationId, Loss, PathProfile, counted, grouped};
 use rtrace_profile::{Caller, Visited, Visitor};
 
+use super::cpu;
 use super::grouping::Grouping;
 use super::histogram;
 use super::key::{HIDDEN, LEFT_OUT, RowId};
@@ -110,6 +112,17 @@ impl<'a> Groups<'a> {
         }
     }
 
+    /// Adds what samples of CPU time say of functions or libraries, where rows stand for these.
+    pub(super) fn add_samples(&mut self, trace: &TraceSet) {
+        if !self.are_all {
+            return;
+        }
+        for (region, sampled) in cpu::of_regions(trace) {
+            let row = self.grouping.key_of_code(region).and_then(|key| self.groups.get_mut(&key));
+            row.into_iter().for_each(|stats| *stats.sampled.get_or_insert_default() += sampled);
+        }
+    }
+
     /// The rows, sorted by that figure.
     pub(super) fn table(&mut self, sort: Sort, losses: &[Loss]) -> Table {
         let losses = if self.are_all { self.grouping.lost(losses, &self.recorded) } else { Vec::new() };
@@ -136,6 +149,10 @@ impl<'a> Groups<'a> {
             Grouping::Peer(peers) => peers.add_to(&mut table),
             Grouping::Marked(marked) => marked.add_to(&mut table),
             _ => {}
+        }
+        if self.groups.values().any(|stats| stats.sampled.is_some()) {
+            let share = |key| self.groups.get(&key)?.sampled.map(|sampled| Datum::Share(sampled.share));
+            table.insert(&[cpu::SHARE], |key| vec![share(key).unwrap_or(Datum::Absent)]);
         }
         if self.is_corrected {
             time::add_to(&mut table, |key| self.groups.get(&key)?.times());
@@ -202,7 +219,10 @@ impl<'a> Groups<'a> {
         let by_name = !matches!(self.grouping, Grouping::Peer(_));
         rows.sort_by_cached_key(|(_, labels, stats)| {
             let names = labels.iter().rev().map(Datum::sortable).filter(|_| by_name);
-            (Reverse(stats.figure(sort)), names.collect::<Vec<_>>())
+            let figure = stats.figure(sort);
+            // What has no time stands by its calls.
+            let calls = (figure.is_none() && sort != Sort::Name).then(|| Reverse(stats.figure(Sort::Calls)));
+            (Reverse(figure), calls, names.collect::<Vec<_>>())
         });
         rows
     }

@@ -19,6 +19,8 @@
 //!   the nearest timed one around it.
 //! - *working* and *waiting* are parts of the exclusive time: `waiting` says which.
 //! - *lost* are calls known to be missing.
+//! - *cpu* is the part of the programs' CPU time that samples found in the function itself. Functions that a budget left
+//!   calls of without a record stand where these say, as such calls have no time.
 //! - *counted* and *estimated* are calls beside these that a budget left without a record: the ones
 //!   exact, the others within the margin (±) 95 times of 100; absent where nothing is known of them.
 //!
@@ -512,6 +514,7 @@ fn sum_up_rows(
         (Some(_), None) => groups.histograms(*sort, *min, *limit),
         (None, None) => {
             groups.add_estimates(trace.estimates());
+            groups.add_samples(trace);
             remarks.extend(groups.unknown());
             let mut table = groups.table(*sort, losses);
             counting.add_to(&mut table);

@@ -3,6 +3,7 @@
 use rtrace_model::{Estimate, Known, Missed};
 use rtrace_profile::Sums;
 
+use super::cpu::CpuTime;
 use super::table::{Column, Datum, SUM, Shown};
 use super::time::{OfRow, Time, Tracing};
 use super::{Min, Sort};
@@ -17,6 +18,8 @@ pub(super) struct Stats {
     /// Calls without a record that were counted, and those that were not seen.
     counted: u64,
     missed: Option<Missed>,
+    /// What samples found in its functions themselves, if anything.
+    pub(super) sampled: Option<CpuTime>,
 }
 
 impl Stats {
@@ -38,7 +41,7 @@ impl Stats {
         match sort {
             Sort::Calls => Some(self.all_calls()),
             Sort::Inclusive => self.corrected().map(|[inclusive, _]| inclusive),
-            Sort::Exclusive => self.corrected().map(|[_, exclusive]| exclusive),
+            Sort::Exclusive => self.own_time(),
             Sort::Mean => self.sums.mean(),
             Sort::P50 => self.sums.percentile(50.0),
             Sort::P90 => self.sums.percentile(90.0),
@@ -59,6 +62,13 @@ impl Stats {
         if let Some(missed) = other.missed {
             *self.missed.get_or_insert_default() += missed;
         }
+    }
+
+    /// Exclusive time, or what samples say of it where a budget left calls without a record, which have no time.
+    fn own_time(&self) -> Option<u64> {
+        let exclusive = self.corrected().map(|[_, exclusive]| exclusive);
+        let sampled = self.missed.and(self.sampled).map(|sampled| sampled.time);
+        exclusive.max(sampled)
     }
 
     /// With those that have no record.

@@ -52,6 +52,9 @@ use crate::target::address_spaces::AddressSpaces;
 use crate::target::{code, descendants, memory, privilege};
 use crate::watch::{self, HeldProcess, Watching};
 
+/// Samples of CPU time that each CPU takes in a second of work where a budget may leave calls without a record.
+const WITHIN_BUDGET: u32 = 99;
+
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process named and every
 /// child that is followed has ended, or a sink fails.
 ///
@@ -133,11 +136,17 @@ pub fn record(
             let held = recording.begin_watching(&mut watching)?;
             recording.any_runs()?;
             let start_clock = |hertz| CpuClock::start(scope, hertz, recording.pids.clone());
-            let cpu_clock = setup.how.sampling.map(start_clock).transpose()?;
+            let cpu_clock = match (setup.how.sampling, setup.how.budget) {
+                (Some(hertz), _) => Some((hertz, start_clock(hertz)?)),
+                // What says where functions stand of which calls are left out: what was not asked for may fail.
+                (None, Some(_)) => start_clock(WITHIN_BUDGET).ok().map(|clock| (WITHIN_BUDGET, clock)),
+                (None, None) => None,
+            };
+            let (sampling, cpu_clock) = cpu_clock.unzip();
             // Until here a failure leaves no trace behind.
             let (mechanism, budget) = (setup.mechanism.name(), setup.how.budget);
             let header = host::header(mechanism, budget, setup.command, costs.clone());
-            pipeline.send(Item::Begin(Header { sampling: setup.how.sampling, ..header }));
+            pipeline.send(Item::Begin(Header { sampling, ..header }));
             pipeline.send(Item::Define(metrics.into_iter().map(Definition::Metric).collect()));
             let cost = match budget {
                 Some(_) => CostWatch::Governor(&governing),

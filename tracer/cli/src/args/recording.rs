@@ -135,7 +135,7 @@ pub struct RecordingArgs {
 
     /// Sample where the programs spend CPU time, so many times a second on each CPU, such as 99
     ///
-    /// Calls stay exact; samples say what runs between and within them, in all code. `rtrace report --by cpu` shows them, and
+    /// With a budget, 99 is the default. Calls stay exact; samples say what runs between and within them, in all code. `rtrace report --by cpu` shows them, and
     /// each report says which part of the CPU time is in which library.
     #[arg(long, value_name = "HERTZ", value_parser = value_parser!(u32).range(1..=1_000), conflicts_with = "keep")]
     sampling: Option<u32>,

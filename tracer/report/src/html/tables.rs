@@ -117,6 +117,7 @@ impl<'a> Walks<'a> {
         let timeless: &[&str] = if span == ClockSpan::ALL { &[] } else { &TIMELESS };
         let Measures { rows: mut groups, counting, .. } = self.functions.visitor;
         groups.add_estimates(trace.estimates());
+        groups.add_samples(trace);
         let histograms = groups.histograms(Sort::Exclusive, None, Some(HISTOGRAMS));
         let total = groups.total();
         let mut functions = groups.table(Sort::Exclusive, losses);
