@@ -109,6 +109,18 @@ fn of_a_function_of_some_nanoseconds_a_part_is_known() {
     assert!(margin.is_none() && part > 0.05 && part < 0.1, "{part}");
 }
 
+/// Of a number that cannot be below 0, the least is above it however much windows differ.
+#[test]
+fn where_windows_differ_much_a_part_is_known_too() {
+    for seed in 0..50 {
+        let mut target = Simulated::new(seed, 1_000.0, 900.0);
+        let phases = |now: u64| if (now / (700 * MS)).is_multiple_of(2) { 80.0 } else { 1e12 };
+        let Estimate { estimated, margin, .. } = target.run(phases, 20).estimate();
+        let part = estimated.expect("a part is known") as f64 / target.truth;
+        assert!(margin.is_none() && part > 0.0 && part < 1.0, "{part}");
+    }
+}
+
 #[test]
 fn what_is_restored_goes_unseen_no_more() {
     let mut target = Simulated::new(1, 1_000.0, 1_000.0);
