@@ -1,6 +1,6 @@
 //! Programs that run beside a task or a test, which hears what they say.
 
-#![allow(dead_code, reason = "tests and `cargo xtask soak` share it, and neither needs all of it")]
+#![allow(dead_code, reason = "tests and `cargo xtask demo` share it, and neither needs all of it")]
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;

@@ -12,7 +12,7 @@ mod mkl;
 mod programs;
 mod start;
 mod subject;
-pub mod tracer;
+mod tracer;
 mod values;
 
 use std::fmt::Write as _;

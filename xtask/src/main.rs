@@ -18,7 +18,6 @@ mod python;
 #[path = "../../tests/common/running.rs"]
 mod running;
 mod screens;
-mod soak;
 mod test;
 mod tidy;
 mod vm;
@@ -93,8 +92,6 @@ enum Task {
         /// Names in tests/zoo/zoo.toml, and only print; all if none is given
         programs: Vec<String>,
     },
-    /// Attach to servers under load and detach or be killed again and again, and compare their code with its files
-    Soak(soak::SoakOptions),
 }
 
 fn main() -> ExitCode {
@@ -111,7 +108,6 @@ fn main() -> ExitCode {
         Task::Dist(options) => dist::run(&options),
         Task::Vm { kernels, tests } => vm::run(&kernels, &tests),
         Task::Zoo { times, programs } => zoo::run(&programs, times),
-        Task::Soak(options) => soak::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

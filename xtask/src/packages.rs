@@ -56,19 +56,6 @@ pub const BENCH: &[&str] = &[
     "sqlite3",
 ];
 
-/// The servers that are soaked, and their clients.
-pub const SOAK: &[&str] = &[
-    "curl",
-    "nginx-light",
-    "openssh-client",
-    "openssh-server",
-    "openssl",
-    "postgresql",
-    "redis-server",
-    "redis-tools",
-    "util-linux",
-];
-
 /// Whether this process may install packages and trace.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
