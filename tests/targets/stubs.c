@@ -53,21 +53,6 @@ static void pointers(void)
 	truth("step*60");
 }
 
-static void differing_pointers(void)
-{
-	int (*volatile pointer)(int) = step;
-	int (*found)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "step");
-
-	// A function of a library that is not traced.
-	int (*other)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "getpid");
-
-	for (int i = 0; i < 30 && other() == getpid(); i++)
-		found(pointer(i));
-	// Told where it does not count as what the program prints.
-	dprintf(STDERR_FILENO, "the same %d\n", found == pointer);
-	truth("step*60");
-}
-
 static void environment(void)
 {
 	for (char **variable = environ; *variable; variable++)
@@ -168,7 +153,6 @@ static const struct scenario scenarios[] = {
 	{ "calls", calls },
 	{ "arguments", arguments },
 	{ "pointers", pointers },
-	{ "differing_pointers", differing_pointers },
 	{ "environment", environment },
 	{ "memory", memory },
 	{ "jumps", jumps },

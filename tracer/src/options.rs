@@ -9,7 +9,6 @@ use rtrace_plan::{Filter, Pattern, Selector};
 use rtrace_signatures::Request;
 
 use crate::actions::RegionAction;
-use crate::stubs::Reach;
 use crate::target::cgroups::Cgroup;
 use crate::target::user::User;
 use crate::watch;
@@ -40,8 +39,8 @@ pub struct Options {
     pub levels: u32,
     /// Variables whose accesses are counted on every call.
     pub watches: Vec<watch::Name>,
-    /// Whether a command gets stubs for functions that are expensive to probe, and which calls they reach.
-    pub stubs: Option<Reach>,
+    /// Whether a command gets stubs for functions that are expensive to probe.
+    pub stubs: bool,
     /// Whether calls are folded by call path, and which of them are recorded one by one then.
     pub profile: Option<ProfileOptions>,
     /// Functions whose calls have no record of their own, unless they made one that has. Takes a profile.
@@ -90,7 +89,7 @@ impl Default for Options {
             values: None,
             levels: 0,
             watches: Vec::new(),
-            stubs: None,
+            stubs: false,
             profile: None,
             fold: Vec::new(),
             budget: None,

@@ -260,7 +260,7 @@ impl<'a> FoundTarget<'a> {
     /// Privileges are missing, a library or counter is not there, or the program must not be traced.
     pub fn find(guard: &'a Guard, options: &'a Options, program: TracedProgram<'a>) -> anyhow::Result<FoundTarget<'a>> {
         check(program.pids())?;
-        if options.stubs.is_some() && options.budget.is_some() {
+        if options.stubs && options.budget.is_some() {
             return Err(Error::StubsWithBudget.into());
         }
         if privilege::observer()?.is_some() {
@@ -282,8 +282,7 @@ impl<'a> FoundTarget<'a> {
         let remarks = suggestions::check(&target, &plan_options)?;
         let awaited = std::mem::take(&mut target.awaited);
         let mut counters = counters::open(&options.counters, &rtrace_bpf::online_cpus()?)?;
-        let request =
-            options.values.as_ref().map(|request| Request { stubs: options.stubs.is_some(), ..request.clone() });
+        let request = options.values.as_ref().map(|request| Request { stubs: options.stubs, ..request.clone() });
         let book = request.as_ref().map(Book::open).transpose()?.map(Arc::new);
         if let Some(book) = &book {
             let callers = signatures::callers(program.pids(), &target.files);
@@ -349,11 +348,11 @@ impl<'a> FoundTarget<'a> {
                 (plan, Some(loaded), Ok(None))
             }
             TracedProgram::Command(words) => {
-                let reach = basis.options.stubs.map(|reach| stubs::check(words).map(|()| reach)).transpose();
-                let options = plan::PlanOptions { stubs: matches!(reach, Ok(Some(_))), ..basis.plan_options.clone() };
+                let wanted = basis.options.stubs.then(|| stubs::check(words)).transpose();
+                let options = plan::PlanOptions { stubs: matches!(wanted, Ok(Some(()))), ..basis.plan_options.clone() };
                 let plan = plan::plan(&target.libraries, &options, RegionId(0));
-                let write = |reach| Stubs::write(&plan, reach)?.ok_or(NoStubs::NoFunction);
-                let stubs = reach.map_err(NoStubs::from).and_then(|reach| reach.map(write).transpose());
+                let write = |()| Stubs::write(&plan)?.ok_or(NoStubs::NoFunction);
+                let stubs = wanted.map_err(NoStubs::from).and_then(|wanted| wanted.map(write).transpose());
                 (plan, None, stubs)
             }
         };

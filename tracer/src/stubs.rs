@@ -49,13 +49,6 @@ pub enum NoStubs {
     File(#[from] io::Error),
 }
 
-/// What stubs reach beyond the calls that the dynamic linker binds. The program can notice it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
-    /// What `dlsym` finds is a stub: another address than that of the function.
-    pub dlsym: bool,
-}
-
 /// An audit library in a file.
 #[derive(Debug)]
 pub struct Stubs {
@@ -69,7 +62,7 @@ impl Stubs {
     ///
     /// # Errors
     /// The system gives no file in memory that can be executed.
-    pub fn write(plan: &Plan, reach: Reach) -> io::Result<Option<Stubs>> {
+    pub fn write(plan: &Plan) -> io::Result<Option<Stubs>> {
         let mut regions = Vec::new();
         let mut libraries = Vec::new();
         for library in &plan.libraries {
@@ -81,10 +74,9 @@ impl Stubs {
         if regions.is_empty() {
             return Ok(None);
         }
-        let flags = if reach.dlsym { audit::DLSYM } else { 0 };
         let own = own_libraries().map_or(0, |value| (VARIABLE.len() + 1 + value.len()) as u64);
         let file = File::from(rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
-        let library = elf::write(&libraries, &AuditState { flags, own, descriptor: file.as_raw_fd() });
+        let library = elf::write(&libraries, &AuditState { own, descriptor: file.as_raw_fd() });
         fill(&file, &library.bytes)?;
         let mut offsets: Vec<(RegionId, u64)> = regions.into_iter().zip(library.sites.into_iter().flatten()).collect();
         offsets.sort_unstable();

@@ -99,25 +99,8 @@ fn pointers_stay_what_they_are() {
 }
 
 #[test]
-fn what_dlsym_finds_is_a_stub_only_if_wanted() {
-    if !are_needed() {
-        return;
-    }
-    let Some(_turn) = Turn::take() else { return };
-    let target = Target::build("stubs", Flavour::Plain);
-    for (option, same) in [("--stubs", true), ("--stubs=dlsym", false)] {
-        let command = target.command("differing_pointers");
-        let (output, recording) = rtrace::run(&[target.selection(), vec![option.into()]].concat(), &command);
-        let told = String::from_utf8_lossy(&output.stderr).contains(&format!("the same {}", u8::from(same)));
-        assert!(told, "{option}: {}", String::from_utf8_lossy(&output.stderr));
-        let told = truth::trees(&output.stdout);
-        assert_eq!(recording.trees_as(&told), told, "{option}");
-    }
-}
-
-#[test]
 fn a_library_loaded_again_and_again() {
-    Scenario::new("loading", "reopen").option("--stubs=dlsym").run();
+    Scenario::new("loading", "reopen").option("--stubs").run();
 }
 
 #[test]

@@ -242,7 +242,7 @@ pub struct PlanArgs {
     pub format: TableFormat,
 
     /// Sample for TIME in which functions CPU time is spent; places no probes
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["command", "reach"])]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["command", "stubs"])]
     pub sample: Option<Duration>,
 
     /// Which functions.

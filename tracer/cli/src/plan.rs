@@ -83,7 +83,7 @@ pub fn plan(options: &PlanArgs, verbose: bool) -> anyhow::Result<Outcome> {
 
 /// Whether the command can have the stubs that are asked for; says why not.
 fn may_have_stubs(options: &PlanArgs) -> bool {
-    let checked = options.stubs.reach.map(|_| stubs::check(&options.target.command).map_err(NoStubs::from));
+    let checked = options.stubs.stubs.then(|| stubs::check(&options.target.command).map_err(NoStubs::from));
     if let Some(Err(reason)) = &checked {
         tell!("{reason}");
     }

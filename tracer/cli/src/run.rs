@@ -30,7 +30,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let guard = Guard::start()?;
     let recording = &options.recording;
     let how = session::Options {
-        stubs: options.stubs.reach,
+        stubs: options.stubs.stubs,
         user: options.user.as_deref().map(User::named).transpose()?,
         ..recording.options(&options.selection, true, None)?
     };

@@ -31,22 +31,11 @@ use std::arch::global_asm;
 /// Bytes from the code to the state.
 pub const STATE: u64 = 4096;
 
-/// Header: flags, see [`DLSYM`]; the number of libraries; length of `LD_AUDIT=` and the user's
+/// Header: the number of libraries; length of `LD_AUDIT=` and the user's
 /// own value, 0 where there is none; the descriptor to close; whether the program has begun, its
 /// `calloc`, how much of the memory was given to the linker, and that memory.
-pub const HEADER: HeaderLayout = HeaderLayout {
-    flags: 0,
-    libraries: 8,
-    own: 16,
-    descriptor: 24,
-    begun: 32,
-    calloc: 40,
-    given: 48,
-    memory: 56,
-    size: 2048,
-};
-/// Bit of the flags: bind what `dlsym` finds.
-pub const DLSYM: u64 = 1;
+pub const HEADER: HeaderLayout =
+    HeaderLayout { libraries: 0, own: 8, descriptor: 16, begun: 24, calloc: 32, given: 40, memory: 48, size: 2048 };
 /// Size of a library: device, inode, whether it is mapped, where to, where its functions begin
 /// (from the state), how many there are.
 pub const LIBRARY_SIZE: u64 = 48;
@@ -58,8 +47,6 @@ pub const GOES_ON: u64 = 24;
 
 /// Places of the members of the header.
 pub struct HeaderLayout {
-    /// Of the flags.
-    pub flags: u64,
     /// Of the number of libraries.
     pub libraries: u64,
     /// Of the length of the user's own part.
@@ -179,8 +166,7 @@ global_asm!(
     "jz 2f",
     "cmp qword ptr [rip + rtrace_audit + {state} + {begun}], 0",
     "je 6f",
-    "test qword ptr [rip + rtrace_audit + {state} + {flags}], {dlsym}",
-    "jz 5f",
+    "jmp 5f",
     "2: mov rcx, [rcx]", // not every defining object is one of ours
     "lea rsi, [rip + rtrace_audit + {state} + {header}]",
     "imul rdi, [rip + rtrace_audit + {state} + {libraries}], {library_size}",
@@ -251,7 +237,6 @@ global_asm!(
     "rtrace_audit_end:",
     ".popsection",
     state = const STATE,
-    flags = const HEADER.flags,
     libraries = const HEADER.libraries,
     own = const HEADER.own,
     descriptor = const HEADER.descriptor,
@@ -261,7 +246,6 @@ global_asm!(
     memory = const HEADER.memory,
     memory_size = const HEADER.size - HEADER.memory,
     header = const HEADER.size,
-    dlsym = const DLSYM,
     library_size = const LIBRARY_SIZE,
     function_size = const FUNCTION_SIZE,
     goes_on = const GOES_ON,

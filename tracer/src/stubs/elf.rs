@@ -41,8 +41,6 @@ pub struct StubLibrary<'a> {
 
 /// What the library needs to know besides.
 pub struct AuditState {
-    /// Of the header of [`audit`].
-    pub flags: u64,
     /// Length of `LD_AUDIT=` and the user's own value, 0 where there is none.
     pub own: u64,
     /// The descriptor by which the linker finds the library.
@@ -58,14 +56,14 @@ pub struct AuditLibrary {
 }
 
 /// Makes the audit library for these libraries.
-pub fn write(libraries: &[StubLibrary], &AuditState { flags, own, descriptor }: &AuditState) -> AuditLibrary {
+pub fn write(libraries: &[StubLibrary], &AuditState { own, descriptor }: &AuditState) -> AuditLibrary {
     let count: usize = libraries.iter().map(|library| library.stubs.len()).sum();
     let functions = audit::HEADER.size + audit::LIBRARY_SIZE * libraries.len() as u64;
     let dynamic = STATE + functions + audit::FUNCTION_SIZE * count as u64;
     let data_end = dynamic + DYNAMIC_SIZE;
     let stubs_begin = data_end.next_multiple_of(PAGE);
 
-    let mut state = words(&[flags, libraries.len() as u64, own, descriptor as u64]);
+    let mut state = words(&[libraries.len() as u64, own, descriptor as u64]);
     state.resize(audit::HEADER.size as usize, 0);
     let mut table = Vec::new();
     let mut code = StubCode::new(stubs_begin);
@@ -356,7 +354,7 @@ mod tests {
     fn stubs_go_on_at_words_of_a_sorted_table() {
         let stubs = [stub(0x2000, &[0x89, 0xf2], false), stub(0x1000, &[0x90, 0xc3], true)];
         let library = StubLibrary { device: 5, inode: 6, stubs: stubs.iter().collect() };
-        let AuditLibrary { bytes, sites } = write(&[library], &AuditState { flags: 0, own: 0, descriptor: 9 });
+        let AuditLibrary { bytes, sites } = write(&[library], &AuditState { own: 0, descriptor: 9 });
         let word = |place: u64| u64::from_le_bytes(bytes[place as usize..][..8].try_into().unwrap());
         let table = STATE + audit::HEADER.size + audit::LIBRARY_SIZE;
         let entries = [0, 1].map(|index| table + index * audit::FUNCTION_SIZE);
@@ -377,7 +375,7 @@ mod tests {
     fn vector_registers_are_stored_before_the_site() {
         let stubs = [Stub { vectors: vec![0, 7], ..stub(0x1000, &[0x90], false) }];
         let library = StubLibrary { device: 5, inode: 6, stubs: stubs.iter().collect() };
-        let AuditLibrary { bytes, sites } = write(&[library], &AuditState { flags: 0, own: 0, descriptor: 9 });
+        let AuditLibrary { bytes, sites } = write(&[library], &AuditState { own: 0, descriptor: 9 });
         // movsd %xmm0,-40(%rsp); movsd %xmm7,-96(%rsp); nop
         let stored = [0xf2, 0x0f, 0x11, 0x44, 0x24, 0xd8, 0xf2, 0x0f, 0x11, 0x7c, 0x24, 0xa0, NOP];
         let begin = sites[0][0] as usize - 12;
