@@ -1,21 +1,14 @@
 //! `rtrace diff`: two traces compared on standard output.
 
-use rtrace::target::privilege;
 use rtrace_report::Look;
 
 use super::args::Diff;
 use super::message::tell;
-use super::report::wrote;
 use super::{Outcome, screen, spinner};
 
 /// Prints the comparison.
 pub fn diff(options: &Diff) -> anyhow::Result<Outcome> {
     let traces = [options.first.as_path(), &options.second];
-    if let Some(destination) = options.page(privilege::invoker()) {
-        let write = || rtrace_report::html_since(traces[0], traces[1], options.part.chosen(), &destination);
-        wrote(spinner::reading(&traces, write), &destination)?;
-        return Ok(Outcome::Complete);
-    }
     let mut text = Vec::new();
     let look = Look { full_names: options.full_names, notes: options.notes, ..screen::look(options.display) };
     let compare = || rtrace_report::diff(traces[0], traces[1], &options.options(look), &mut text);

@@ -66,7 +66,7 @@ fn read_peaks(file: &Path) -> anyhow::Result<Peaks> {
 }
 
 /// Says where a page is.
-pub(super) fn wrote(written: Result<(), rtrace_report::Error>, destination: &Destination) -> anyhow::Result<()> {
+fn wrote(written: Result<(), rtrace_report::Error>, destination: &Destination) -> anyhow::Result<()> {
     hinted(written)?;
     if let Destination::Path { path, .. } = destination {
         tell!("wrote {}; opens in any browser", path.display());

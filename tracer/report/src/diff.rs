@@ -116,7 +116,7 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
 const SAME_LENGTH: f64 = 0.01;
 
 /// Seconds of both recordings, where sums are to be compared per second.
-pub(super) fn per_second(before: &About, after: &About) -> Option<[f64; 2]> {
+fn per_second(before: &About, after: &About) -> Option<[f64; 2]> {
     let seconds = [before, after].map(|about| about.length() as f64 / 1e9);
     let [shorter, longer] = [seconds[0].min(seconds[1]), seconds[0].max(seconds[1])];
     let are_whole = before.is_whole && after.is_whole;

@@ -5,7 +5,6 @@
 //! data is one JSON document, which the page's scripts draw. Names come from traced programs: they are escaped, and
 //! scripts only ever put them into a page as text.
 
-mod before;
 mod document;
 mod edges;
 mod heat;
@@ -32,7 +31,6 @@ use rtrace_model::{Call, CallCost, EventKind, LocationId, Peaks, Process, Region
 use rtrace_profile::{ClockSpan, Walk};
 use serde_json::{Value as Json, json};
 
-use self::before::Before;
 use self::names::PageNames;
 use self::picture::Picture;
 use self::tables::Tables;
@@ -76,27 +74,8 @@ pub fn html(
     peaks: Option<&Peaks>,
     destination: &Destination,
 ) -> Result<(), Error> {
-    write(directory, waits, (part, peaks), None, destination)
-}
-
-/// The same, with a flame graph of what has changed since the trace in `first`, or since the same part of it.
-///
-/// # Errors
-/// A trace cannot be read, has no such part, or the page cannot be written.
-pub fn html_since(first: &Path, directory: &Path, part: Option<Part>, destination: &Destination) -> Result<(), Error> {
-    let first = TraceSet::open(first)?;
-    write(directory, &Waits::new(), (part, None), Some(Before::read(&first, part)?), destination)
-}
-
-fn write(
-    directory: &Path,
-    waits: &Waits,
-    (part, peaks): (Option<Part>, Option<&Peaks>),
-    before: Option<Before<'_>>,
-    destination: &Destination,
-) -> Result<(), Error> {
     let trace = TraceSet::open(directory)?;
-    let gathered = PageData { before, ..PageData::read(&trace, Info::of(directory)?, waits, part)? };
+    let gathered = PageData::read(&trace, Info::of(directory)?, waits, part)?;
     let mut page = String::new();
     for divisor in DIVISORS {
         let mut data = gathered.data(divisor)?;
@@ -122,8 +101,6 @@ struct PageData<'a> {
     tables: Tables<'a>,
     picture: Picture,
     messages: Vec<MatchedMessage>,
-    /// What the page compares with.
-    before: Option<Before<'a>>,
 }
 
 impl<'a> PageData<'a> {
@@ -154,7 +131,7 @@ impl<'a> PageData<'a> {
         let notes = notes.into_iter().map(|note| note.text).chain(tables.remarks.iter().cloned()).collect();
         let about = About::new(trace).of_part(part);
         let messages = peers::messages(trace)?;
-        Ok(PageData { trace, info, about, span, notes, verdicts, tables, picture, messages, before: None })
+        Ok(PageData { trace, info, about, span, notes, verdicts, tables, picture, messages })
     }
 
     /// What the page's scripts draw, one part in `divisor` of what could be.
@@ -194,9 +171,6 @@ impl<'a> PageData<'a> {
             "incidents": self.incidents(most(ROWS), &mut names)?,
             "costs": self.costs(),
         });
-        if let Some(before) = &self.before {
-            data["before"] = before.told(&self.about, most(NODES))?;
-        }
         data["locations"] = self.locations(&data);
         data["names"] = names.into_told().into();
         Ok(data)

@@ -82,7 +82,7 @@ use self::distribution::Distribution;
 use self::efficiency::Efficiency;
 use self::grouping::Grouping;
 use self::groups::Groups;
-pub use self::html::{html, html_since};
+pub use self::html::html;
 use self::measures::Measures;
 use self::memory::Memory;
 pub use self::part::Part;

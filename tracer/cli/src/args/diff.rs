@@ -3,14 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rtrace_exporters::{Destination, Owner};
 use rtrace_report::{By, DiffOptions, Look, Min};
 
 use super::choice::{Choice, TableFormat, one_of};
 use super::display::Display;
 use super::part::PartOfTime;
 use super::quantity::parse_min;
-use super::report::destination;
 
 /// Options of `rtrace diff`.
 #[derive(Debug, Args)]
@@ -52,13 +50,6 @@ pub struct Diff {
     #[command(flatten)]
     format: TableFormat,
 
-    /// Write the HTML page of B to FILE instead, with a flame graph of what has changed; `-` is standard output
-    ///
-    /// The page is that of `rtrace report B --html`. Red boxes take more time than in A, blue ones less. An older page of
-    /// that name is replaced, another file is not.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "min", "limit", "columns", "format", "fail_on_regression"])]
-    html: Option<PathBuf>,
-
     /// Show names with all their arguments
     #[arg(long, help_heading = "Display")]
     pub full_names: bool,
@@ -73,11 +64,6 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Where the page goes, if one is asked for; it belongs to `owner`.
-    pub fn page(&self, owner: Option<Owner>) -> Option<Destination> {
-        self.html.as_deref().map(|path| destination(path, owner, rtrace_report::html::is_page))
-    }
-
     /// The options of the comparison itself.
     pub fn options(&self, look: Look) -> DiffOptions {
         DiffOptions {

@@ -167,7 +167,7 @@ impl ReportArgs {
 }
 
 /// Standard output for `-`; a file is replaced if it is of the same kind.
-pub(super) fn destination(path: &Path, owner: Option<Owner>, may_be_replaced: fn(&Path) -> bool) -> Destination {
+fn destination(path: &Path, owner: Option<Owner>, may_be_replaced: fn(&Path) -> bool) -> Destination {
     match path == Path::new("-") {
         true => Destination::Stdout,
         false => Destination::Path { path: path.to_owned(), force: may_be_replaced(path), owner },

@@ -16,7 +16,6 @@ const STYLE: &str = include_str!("assets/page.css");
 const SCRIPTS: [&str; 10] = [
     include_str!("assets/base.js"),
     include_str!("assets/table.js"),
-    include_str!("assets/change.js"),
     include_str!("assets/colours.js"),
     include_str!("assets/flame.js"),
     include_str!("assets/timeline.js"),

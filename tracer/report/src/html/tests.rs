@@ -363,37 +363,6 @@ fn the_same_is_true_of_folded_calls() {
 }
 
 #[test]
-fn a_page_compares_call_paths_with_those_of_an_earlier_recording() {
-    let folder = tempfile::tempdir().unwrap();
-    let record = |name: &str, text: &str, end: u64| {
-        let directory = folder.path().join(name);
-        let mut writer = writer(&directory);
-        define_hostile(&mut writer);
-        writer.calls(&script(text).into()).unwrap();
-        let end = ClockAnchor { monotonic: Timestamp(end), realtime_ns: 0 };
-        writer.finish(&Summary { calls: 4, end, ..Summary::default() }).unwrap();
-        directory
-    };
-    // The second is twice as long, so a call of 4 us was one of 8 us in as much time.
-    let first = record("first", "thread 1\n a 0 4000\n  b 10 1010\n c 5000 5500\n d 6000 6001", 1_000_000);
-    let second = record("second", "thread 1\n a 0 12000\n  b 10 1010\n d 13000 13001\n e 14000 14001", 2_000_000);
-    let path = second.join("page.html");
-    html_since(&first, &second, None, &Destination::Path { path: path.clone(), force: false, owner: None }).unwrap();
-    let data = data(&fs::read_to_string(&path).unwrap());
-    assert_eq!(data["before"]["lengths"], json!([1_000_000, 2_000_000]));
-    assert_eq!(data["before"]["tree"]["rows"].as_array().unwrap().len(), 4);
-    let Some((dom, complaints)) = browsed(&second, "") else { return };
-    assert_eq!(complaints, "");
-    assert!(!dom.contains("<title>owned") && !dom.contains("<img"), "a name was taken for markup");
-    let flame = part(&dom, "id=\"flame\"", "</section>");
-    let gone = "which took 9.002 µs in traced calls, now 12 µs. The recordings differ in length, so times before are \
-                scaled to as much time. Call paths that are gone: &lt;!--'&amp;amp;\\x1b[31m\\u{202e} (1 µs).";
-    assert!(flame.contains(gone), "{flame}");
-    html(&second, &crate::Waits::new(), None, None, &Destination::Path { path, force: true, owner: None }).unwrap();
-    assert!(!browsed(&second, "").unwrap().0.contains("Compared with"));
-}
-
-#[test]
 fn a_page_shows_the_values_that_calls_had() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = writer(folder.path());

@@ -40,7 +40,7 @@ function metricText(fn) {
 function colourKeys() {
   const keys = el("span", {});
   const fill = () => keys.replaceChildren(colouredBy
-    ? el("div", { class: "legend" }, "0", el("span", { class: "ramp of-metric" }), `${rounded(colouredBy.most)} ${colouredBy.title}`)
+    ? el("div", { class: "legend" }, "0", el("span", { class: "ramp" }), `${rounded(colouredBy.most)} ${colouredBy.title}`)
     : legend(8));
   fill();
   on("colours", fill);

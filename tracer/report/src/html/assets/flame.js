@@ -9,7 +9,6 @@ function drawFlame() {
     return;
   }
   hint("flame", "Width is time with callees, without tracing, all threads together. Click a box to zoom in, a name below to see that function; Enter shows the function of the chosen box.", leftOut(data.tree.left_out, "call paths with less time"));
-  if (change) hint("flame", changeHint());
 
   // Browsers have a largest canvas: of deeper recursion a part is drawn, around the zoomed box.
   const [ROW, MOST_ROWS, CALLERS] = [21, 400, 20];
@@ -26,7 +25,7 @@ function drawFlame() {
   const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": "Flame graph; arrow keys move, Enter shows the function" });
   const status = el("div", { class: "status" });
   const matched = el("output", {});
-  const state = { zoomed: root, at: root, flipped: address.get("graph") === "flame", byChange: change !== null && address.get("colours") !== "libraries" };
+  const state = { zoomed: root, at: root, flipped: address.get("graph") === "flame" };
   let drawn = [];
   let deeper = 0;
 
@@ -69,7 +68,7 @@ function drawFlame() {
       drawn.push({ node, x, y, wide });
       const isFound = search.found && node.fn && search.found.has(node.fn.id);
       context.globalAlpha = isAbove ? 0.45 : search.found && !isFound ? 0.28 : 1;
-      context.fillStyle = node === root ? css("--line") : isFound ? css("--match") : state.byChange ? changeColour(node.weight, change.of.get(node.id)) : boxColour(node.fn);
+      context.fillStyle = node === root ? css("--line") : isFound ? css("--match") : boxColour(node.fn);
       context.fillRect(x, y, Math.max(wide - (wide > 3 ? 1 : 0), 0.4), ROW - 1);
       context.globalAlpha = search.found && !isFound && node !== root ? 0.6 : 1;
       if (wide > 24) {
@@ -117,11 +116,11 @@ function drawFlame() {
     const node = under(event);
     canvas.style.cursor = node ? "pointer" : "";
     if (!node) return tip.hide();
-    if (node === root) return tip.show(event, "all traced calls", share(root), change ? wasText(tree.total, change.total) : "");
+    if (node === root) return tip.show(event, "all traced calls", share(root));
     const self = node.timed > 0 ? `${time(node.exclusive)} by itself, ` : "";
     const recorded = node.inclusive > 1.01 * node.weight ? `${time(node.inclusive)} recorded, with tracing` : "";
     const untimed = node.calls - node.timed;
-    tip.show(event, node.fn.name, libraryName(node.fn), share(node), recorded, metricText(node.fn), `${self}${count(node.calls)} calls`, untimed > 0 ? `${count(untimed)} of them not timed` : "", change ? wasText(node.weight, change.of.get(node.id)) : "");
+    tip.show(event, node.fn.name, libraryName(node.fn), share(node), recorded, metricText(node.fn), `${self}${count(node.calls)} calls`, untimed > 0 ? `${count(untimed)} of them not timed` : "");
   });
   canvas.addEventListener("mouseleave", tip.hide);
   canvas.addEventListener("keydown", (event) => {
@@ -153,20 +152,8 @@ function drawFlame() {
   const icicle = el("button", { type: "button", onclick: () => flip(false) }, "Icicle");
   const flame = el("button", { type: "button", onclick: () => flip(true) }, "Flame");
   const reset = el("button", { type: "button", onclick: () => zoom(root) }, "Reset zoom");
-  function paint(byChange) {
-    state.byChange = byChange;
-    address.set("colours", byChange ? null : "libraries");
-    changes.setAttribute("aria-pressed", byChange);
-    byLibrary.setAttribute("aria-pressed", !byChange);
-    keys.replaceChildren(byChange ? el("div", { class: "legend" }, "less time", el("span", { class: "ramp" }), "more time than before") : ofColours);
-    draw();
-  }
-  const changes = el("button", { type: "button", onclick: () => paint(true) }, "Change");
-  const byLibrary = el("button", { type: "button", onclick: () => paint(false) }, "Libraries");
-  const ofColours = colourKeys();
-  const keys = el("span", {}, ofColours);
   section.append(
-    el("div", { class: "tools" }, el("span", { class: "group" }, icicle, flame), change ? el("span", { class: "group" }, changes, byLibrary) : null, reset, matched, el("span", { class: "gap" }), change ? null : colourChoice(), keys),
+    el("div", { class: "tools" }, el("span", { class: "group" }, icicle, flame), reset, matched, el("span", { class: "gap" }), colourChoice(), colourKeys()),
     el("div", { class: "panel" }, el("div", { class: "scroll" }, canvas)), status);
 
   on("search", () => {
@@ -188,5 +175,4 @@ function drawFlame() {
   const linked = tree.nodes[address.get("zoom")];
   if (linked) { state.zoomed = linked; state.at = linked; }
   flip(state.flipped);
-  if (change) paint(state.byChange);
 }

@@ -201,8 +201,8 @@ let functionTable = null;
 
 // ---- Call tree ----
 
-/** The nodes of rows, callers first, with functions from a list; their weights are times without tracing. */
-function treeOf({ rows, total_ns }, functions) {
+/** The nodes of rows, callers first; their weights are times without tracing. */
+const tree = (({ rows, total_ns }) => {
   const nodes = rows.map(([parent, name, calls, timed, inclusive, exclusive, share], id) => (
     { id, parent, fn: functions[name], calls, timed, inclusive, exclusive, share, children: [], weight: Math.round((share || 0) * total_ns), depth: 0 }
   ));
@@ -217,9 +217,7 @@ function treeOf({ rows, total_ns }, functions) {
   }
   const total = roots.reduce((sum, node) => sum + node.weight, 0);
   return { nodes, roots, total };
-}
-
-const tree = treeOf(data.tree, functions);
+})(data.tree);
 
 function drawTree() {
   const section = byId("tree");
