@@ -21,8 +21,6 @@ pub enum Outside {
     End(Fate),
     /// Stand still, or go on.
     Pause,
-    /// Write this moment to files.
-    Export,
     /// The user wants to see other functions than before.
     Mute,
     /// Look at another part of a stored trace.

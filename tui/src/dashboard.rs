@@ -188,7 +188,6 @@ impl Dashboard {
             Action::Back => self.back(state),
             Action::Filter => self.app.typing = true,
             Action::Pause => return Outside::Pause,
-            Action::Export => return Outside::Export,
             Action::Earlier | Action::Later | Action::Narrower | Action::Wider | Action::Whole => {
                 return self.other_range(action, state);
             }

@@ -34,8 +34,6 @@ pub enum Action {
     Filter,
     /// Stand still, or go on.
     Pause,
-    /// Write what is seen to files.
-    Export,
     /// An earlier part of a stored trace.
     Earlier,
     /// A later part of a stored trace.
@@ -131,7 +129,6 @@ pub const BINDINGS: &[Binding<Action>] = &[
     key(&[Esc], "Esc", "back; clear the filter", "", Action::Back),
     key(&[Char('/')], "/", "filter by name while you type", "filter", Action::Filter),
     key(&[Char(' ')], "Space", "freeze or resume the display (recording continues)", "pause", Action::Pause),
-    key(&[Char('e')], "e", "save the screen and the functions next to the trace", "export", Action::Export),
 ];
 
 /// The keys of stored traces.

@@ -12,7 +12,6 @@ mod colours;
 #[cfg(test)]
 mod cost;
 mod dashboard;
-mod export;
 mod key;
 mod list;
 mod live;
@@ -21,6 +20,8 @@ mod pick;
 mod run;
 mod state;
 mod term;
+#[cfg(test)]
+mod testing;
 mod text;
 mod theme;
 mod view;
@@ -29,5 +30,5 @@ pub use app::Fate;
 pub use canvas::Align;
 pub use live::{Handle, LiveSink, Range, live, stored};
 pub use pick::{PickEntries, PickEntry, Question, pick};
-pub use run::{Host, ViewEnd, is_possible, run};
+pub use run::{Host, is_possible, run};
 pub use state::counters::{Derive, Derived};

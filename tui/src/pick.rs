@@ -223,7 +223,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::export;
+    use crate::testing;
 
     const QUESTION: Question<'_> =
         Question { title: "Trace which process?", columns: &[("PID", 7, Align::Right)], last: "NAME", does: "choose" };
@@ -250,7 +250,7 @@ mod tests {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         let theme = Theme::of_environment(|_| None);
         terminal.draw(|frame| picker.draw(frame, QUESTION, theme)).unwrap();
-        export::screen(terminal.backend().buffer())
+        testing::screen(terminal.backend().buffer())
     }
 
     #[test]

@@ -9,12 +9,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::app::{Fate, Outside};
 use crate::dashboard::Dashboard;
-use crate::export;
 use crate::live::Handle;
 use crate::state::State;
 use crate::term::{self, Screen};
 use crate::theme::Theme;
-use crate::view::functions;
 
 /// Time from one look at the recording to the next.
 const TICK: Duration = Duration::from_millis(250);
@@ -33,21 +31,6 @@ pub trait Host {
 
     /// What may become of the recording when the user leaves; one fate needs no question.
     fn fates(&self) -> &[Fate];
-
-    /// Keeps a text beside the trace in a file of its own; returns what it is called.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    fn save(&self, kind: &str, extension: &str, content: &str) -> io::Result<String>;
-}
-
-/// How a view was left.
-#[derive(Debug)]
-pub struct ViewEnd {
-    /// What the user wants to become of the recording.
-    pub fate: Fate,
-    /// The files that were written, as [`Host::save`] called them.
-    pub saved: Vec<String>,
 }
 
 /// Whether there is a terminal to draw on and to read keys from.
@@ -62,7 +45,7 @@ pub fn is_possible() -> bool {
 ///
 /// # Errors
 /// The terminal cannot be used, has gone, or was given back because another thread panicked.
-pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<ViewEnd> {
+pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<Fate> {
     let mut screen = Screen::take()?;
     let theme = Theme::of_environment(|name| std::env::var(name).ok());
     let mut show = ShownView {
@@ -72,7 +55,6 @@ pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<Vi
         frozen: None,
         sized: None,
         answered: None,
-        saved: Vec::new(),
     };
     show.dashboard.app.fates = host.fates().to_vec();
     show.dashboard.app.ranks = handle.ranks().clone();
@@ -94,11 +76,11 @@ pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<Vi
         }
         show.freeze();
         let until = looked.map_or(tick, |then| tick.saturating_sub(then.elapsed()));
-        if let Outside::End(fate) = show.wait(&mut screen, until)? {
-            return Ok(ViewEnd { fate, saved: show.saved });
+        if let Outside::End(fate) = show.wait(until)? {
+            return Ok(fate);
         }
     }
-    Ok(ViewEnd { fate: Fate::Keep, saved: show.saved })
+    Ok(Fate::Keep)
 }
 
 /// CPU time that this thread has taken, whatever else the machine does.
@@ -116,8 +98,6 @@ struct ShownView<'a> {
     sized: Option<Instant>,
     /// When keys were last drawn.
     answered: Option<Instant>,
-    /// Files that were written.
-    saved: Vec<String>,
 }
 
 impl ShownView<'_> {
@@ -141,7 +121,7 @@ impl ShownView<'_> {
 
     /// Takes keys until it is time to draw again: a tick after the last one, or at once where a key
     /// or a new size changed what is seen, but a frame after the last time.
-    fn wait(&mut self, screen: &mut Screen, tick: Duration) -> io::Result<Outside> {
+    fn wait(&mut self, tick: Duration) -> io::Result<Outside> {
         let drawn = Instant::now();
         let mut until = drawn + tick;
         let mut is_asked = false;
@@ -157,7 +137,6 @@ impl ShownView<'_> {
             match flow {
                 Outside::End(fate) => return Ok(Outside::End(fate)),
                 Outside::Pause => self.dashboard.app.paused = !self.dashboard.app.paused,
-                Outside::Export => self.export(screen),
                 Outside::Look(range) => {
                     self.handle.want(range);
                     self.dashboard.app.set_stored(self.handle.stored());
@@ -180,30 +159,5 @@ impl ShownView<'_> {
             Some(_) if !self.dashboard.app.paused => self.frozen = None,
             _ => {}
         }
-    }
-
-    /// The screen is drawn once more for that, since what was drawn last has been sent away.
-    fn export(&mut self, screen: &mut Screen) {
-        let mut text = String::new();
-        let drawn = screen.draw(|frame| {
-            self.look(|dashboard, state| dashboard.draw(frame, state));
-            text = export::screen(frame.buffer_mut());
-        });
-        let csv = self.look(|dashboard, state| {
-            functions::arrange(&mut dashboard.app, state);
-            export::functions(&dashboard.app, state)
-        });
-        let saved = drawn
-            .map(|_| ())
-            .and_then(|()| self.host.save("screen", "txt", &text))
-            .and_then(|screen| Ok((screen, self.host.save("functions", "csv", &csv)?)));
-        self.dashboard.app.message = Some(match saved {
-            Ok((screen, functions)) => {
-                let message = format!("wrote {screen} and {functions}");
-                self.saved.extend([screen, functions]);
-                message
-            }
-            Err(error) => format!("failed to save the screen: {error}"),
-        });
     }
 }

@@ -7,7 +7,7 @@ use rtrace_tui::Derived;
 pub fn derive(counters: &[&str]) -> Vec<Derived> {
     let figures = derived::of(counters).into_iter();
     let shown = figures.map(|(derived, inputs)| {
-        Derived::new(derived.key.clone(), derived.title.clone(), move |duration, counts| {
+        Derived::new(derived.title.clone(), move |duration, counts| {
             let input = |input| match input {
                 Input::Duration | Input::Computing => duration,
                 Input::Counter(place) => counts.get(place).copied().unwrap_or(0),

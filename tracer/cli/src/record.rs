@@ -30,7 +30,7 @@ use super::derive::derive;
 use super::message::{Hint as _, tell};
 use super::progress::{Lingering, Progress};
 use super::silence::Silence;
-use super::trace_host::{TraceHost, tell_saved};
+use super::trace_host::TraceHost;
 
 /// Tells of libraries of whose functions the source files are not known.
 pub fn say_unknown_sources(libraries: &[String]) {
@@ -120,7 +120,7 @@ pub fn record(
             recorded
         });
         let shown = rtrace_tui::run(&handle, &TraceHost::recording(show.directory), show.stop);
-        let fate = shown.as_ref().map_or(Fate::Keep, |shown| shown.fate);
+        let fate = *shown.as_ref().unwrap_or(&Fate::Keep);
         if fate == Fate::GoOn {
             handle.close();
             tell!("the recording of {} goes on; Ctrl-C ends it", escape(show.target));
@@ -128,7 +128,7 @@ pub fn record(
             show.stop.store(true, Ordering::Relaxed);
         }
         let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        tell_saved(&shown.context("failed to show the live view")?);
+        shown.context("failed to show the live view")?;
         actions.iter().for_each(say_outcome);
         let summary = recorded.map_err(explain)?;
         Ok(Recorded { summary, silence, windows: None, is_kept: fate != Fate::Delete })

@@ -1,17 +1,9 @@
-//! What the live view needs from outside: the size of a trace, and files beside it.
+//! What the live view needs from outside: the size of a trace, and what may become of it.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::fchown;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::{fs, io};
 
-use rtrace::target::privilege;
-use rtrace_tui::{Fate, Host, ViewEnd};
-
-use super::message::tell;
-
-/// Files of one kind beside a trace, at most.
-const MOST_FILES: u32 = 10_000;
+use rtrace_tui::{Fate, Host};
 
 /// The host of a view on a trace directory.
 pub struct TraceHost<'a> {
@@ -31,11 +23,6 @@ impl<'a> TraceHost<'a> {
     }
 }
 
-/// Names the files that a view has written, which its last line did for a moment only.
-pub fn tell_saved(shown: &ViewEnd) {
-    shown.saved.iter().for_each(|file| tell!("wrote {file}"));
-}
-
 impl Host for TraceHost<'_> {
     fn size(&self) -> Option<u64> {
         size(self.path).ok()
@@ -44,28 +31,6 @@ impl Host for TraceHost<'_> {
     fn fates(&self) -> &[Fate] {
         self.fates
     }
-
-    fn save(&self, kind: &str, extension: &str, content: &str) -> io::Result<String> {
-        let (path, mut file) = create(self.path, kind, extension)?;
-        if let Some(owner) = privilege::invoker() {
-            fchown(&file, Some(owner.uid), Some(owner.gid))?;
-        }
-        file.write_all(content.as_bytes())?;
-        Ok(path.display().to_string())
-    }
-}
-
-/// The first free name; an existing file, or a link that somebody put there, is left alone.
-fn create(trace: &Path, kind: &str, extension: &str) -> io::Result<(PathBuf, fs::File)> {
-    let name = trace.file_name().unwrap_or(trace.as_os_str()).to_string_lossy();
-    for number in 1..MOST_FILES {
-        let path = trace.with_file_name(format!("{name}.{kind}-{number}.{extension}"));
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            created => return created.map(|file| (path, file)),
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// Bytes of the files in a folder and its folders.
@@ -87,15 +52,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_beside_a_trace_do_not_replace_each_other() {
+    fn the_size_of_a_trace_is_that_of_all_its_files() {
         let folder = tempfile::tempdir().unwrap();
-        let trace = folder.path().join("a.rtrace");
-        fs::create_dir_all(trace.join("calls")).unwrap();
-        fs::write(trace.join("calls/1"), "12345").unwrap();
-        let host = TraceHost::stored(&trace);
-        assert_eq!(host.size(), Some(5));
-        let names = ["one", "two"].map(|content| host.save("screen", "txt", content).unwrap());
-        assert!(names[0].ends_with("/a.rtrace.screen-1.txt") && names[1].ends_with("/a.rtrace.screen-2.txt"));
-        assert_eq!(names.map(|name| fs::read_to_string(name).unwrap()), ["one", "two"]);
+        fs::create_dir_all(folder.path().join("calls")).unwrap();
+        fs::write(folder.path().join("calls/1"), "12345").unwrap();
+        fs::write(folder.path().join("trace.json"), "12").unwrap();
+        assert_eq!(TraceHost::stored(folder.path()).size(), Some(7));
     }
 }

@@ -17,7 +17,7 @@ use super::Outcome;
 use super::args::Tui;
 use super::derive::derive;
 use super::message::Hint as _;
-use super::trace_host::{TraceHost, tell_saved};
+use super::trace_host::TraceHost;
 
 /// Time between two looks at what the user wants.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -56,7 +56,7 @@ pub fn tui(options: &Tui) -> anyhow::Result<Outcome> {
         let shown = rtrace_tui::run(&handle, &TraceHost::stored(directory), &stop);
         stop.store(true, Ordering::Relaxed);
         let played = player.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        tell_saved(&shown.context("failed to show the trace")?);
+        shown.context("failed to show the trace")?;
         played
     })?;
     Ok(Outcome::Complete)

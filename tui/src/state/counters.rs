@@ -16,20 +16,18 @@ type Formula = Arc<dyn Fn(u64, &[u64]) -> Option<f64> + Send + Sync>;
 /// A figure that follows from counters.
 #[derive(Clone)]
 pub struct Derived {
-    key: Cow<'static, str>,
     title: Cow<'static, str>,
     formula: Formula,
 }
 
 impl Derived {
-    /// A figure of that name in CSV and that title. The formula is given a time in nanoseconds and
+    /// A figure of that title. The formula is given a time in nanoseconds and
     /// what was counted in it, both without traced callees, by counter.
     pub fn new(
-        key: impl Into<Cow<'static, str>>,
         title: impl Into<Cow<'static, str>>,
         formula: impl Fn(u64, &[u64]) -> Option<f64> + Send + Sync + 'static,
     ) -> Derived {
-        Derived { key: key.into(), title: title.into(), formula: Arc::new(formula) }
+        Derived { title: title.into(), formula: Arc::new(formula) }
     }
 
     /// The figure of calls with that time without traced callees, in nanoseconds, and these counts.
@@ -112,25 +110,6 @@ impl Counters {
             .chain(derived)
             .chain(sums(Tally::Exclusive, What::Exclusive))
             .collect();
-    }
-
-    /// The columns that `rtrace report --format csv` has for them.
-    pub fn keys(&self) -> Vec<String> {
-        let of_metrics = self.metrics.values().flat_map(|metric| Tally::ALL.map(|tally| tally.key(metric)));
-        of_metrics.chain(self.derived.iter().map(|derived| derived.key.clone().into_owned())).collect()
-    }
-
-    /// The fields of these columns for calls with a known end, their time without traced callees in
-    /// nanoseconds, and their counts.
-    pub fn fields(&self, calls: u64, exclusive: u64, counts: &[Count]) -> Vec<String> {
-        let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.6}"));
-        let of_metric = |place: usize| {
-            let Some(count) = counts.get(place) else { return [const { String::new() }; 3] };
-            let per_call = (calls > 0).then(|| count.exclusive as f64 / calls as f64);
-            [count.inclusive.to_string(), count.exclusive.to_string(), ratio(per_call)]
-        };
-        let of_metrics = (0..self.metrics.len()).flat_map(of_metric);
-        of_metrics.chain(self.derived.iter().map(|derived| ratio(derived.of(exclusive, counts)))).collect()
     }
 
     /// Nanoseconds on a CPU, where that is counted.

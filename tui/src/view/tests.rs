@@ -16,10 +16,10 @@ mod own;
 use super::*;
 use crate::app::{Fate, Outside};
 use crate::dashboard::Dashboard;
-use crate::export;
 use crate::live::{Range, Stored};
 use crate::state::tests::{call, cost, library, location, path, region, untimed};
 use crate::state::{Span, State};
+use crate::testing;
 use crate::theme::Theme;
 
 const MS: u64 = 1_000_000;
@@ -86,7 +86,7 @@ fn terminal(dashboard: &mut Dashboard, state: &State, width: u16, height: u16) -
 
 fn screen(dashboard: &mut Dashboard, state: &State, width: u16, height: u16) -> Vec<String> {
     let terminal = terminal(dashboard, state, width, height);
-    export::screen(terminal.backend().buffer()).lines().map(str::to_owned).collect()
+    testing::screen(terminal.backend().buffer()).lines().map(str::to_owned).collect()
 }
 
 /// The screen of a view in 80 columns, without what is around it.
@@ -473,7 +473,7 @@ fn losses_stand_out_and_name_their_reason() {
     state.add_event(&event(5_000, EventKind::Loss(loss)));
     let mut dashboard = dashboard(&state);
     let terminal = terminal(&mut dashboard, &state, 80, 9);
-    let lines = export::screen(terminal.backend().buffer());
+    let lines = testing::screen(terminal.backend().buffer());
     assert!(lines.contains("12 LOST (ring full)"), "{lines}");
     let red = terminal.backend().buffer().content().iter().filter(|cell| cell.fg == Color::LightRed).count();
     assert_eq!(red, "12 LOST (ring full)".len());
@@ -617,19 +617,6 @@ fn a_stored_trace_has_a_slider() {
     assert_eq!(press(&mut dashboard, ']'), part(3_750, 6_250));
     assert_eq!(press(&mut dashboard, '['), part(0, 10_000));
     assert_eq!(press(&mut dashboard, '0'), part(0, 10_000));
-}
-
-#[test]
-fn this_moment_as_a_table() {
-    let state = state();
-    let dashboard = dashboard(&state);
-    let csv = export::functions(&dashboard.app, &state);
-    let lines: Vec<&str> = csv.lines().collect();
-    assert_eq!(
-        lines[1],
-        "99,99,987000000,987000000,9969696,10000000,13000000,13000000,0,0,0,libfftw3.so.3,fftw_dft_solve"
-    );
-    assert_eq!(lines[3], "1,0,,,,,,,0,0,1,libfftw3.so.3,evil\\x1b[31m");
 }
 
 #[test]
