@@ -173,13 +173,13 @@ impl Programs {
         write_all(&self.skel.maps.tails, pairs).map_err(Error::kernel("describe tail calls"))
     }
 
-    /// Tells the kernel side how many words regions take off the stack as they return, beside the return address.
+    /// Tells the kernel side how regions return, as [`pops_number`](wire::pops_number) has it.
     ///
     /// # Errors
     /// [`Error::Kernel`] if the table is full.
-    pub fn set_pops(&self, pops: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
-        let pairs = pops.map(|(from, words)| (TailKey { from, to: NO_REGION }, MapNumber(words)));
-        write_all(&self.skel.maps.tails, pairs).map_err(Error::kernel("describe what functions take off the stack"))
+    pub fn set_pops(&self, numbers: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
+        let pairs = numbers.map(|(from, number)| (TailKey { from, to: NO_REGION }, MapNumber(number)));
+        write_all(&self.skel.maps.tails, pairs).map_err(Error::kernel("describe how functions return"))
     }
 
     /// Tells the kernel side within the calls of which regions others are recorded.

@@ -201,9 +201,17 @@ pub fn laps_cookie(cookie: u64) -> u64 {
     cookie | 1 << CookieBit::RT_COOKIE_LAPS.0
 }
 
-/// The same of a function that takes words off the stack as it returns, as the table says.
+/// The same of a function that does not return by a plain `ret`: the table says how.
 pub fn pops_cookie(cookie: u64) -> u64 {
     cookie | 1 << CookieBit::RT_COOKIE_POPS.0
+}
+
+/// What the table says of a function: the words that it takes off the stack, whether it writes to the slot of its return
+/// address, and whether nothing tells its returns.
+pub fn pops_number(words: u32, overwrites: bool, is_unknown: bool) -> u32 {
+    words.min(Limit::RT_POPS_MAX.0)
+        | if overwrites { Limit::RT_POPS_OVERWRITES.0 } else { 0 }
+        | if is_unknown { Limit::RT_POPS_UNKNOWN.0 } else { 0 }
 }
 
 /// The attach cookie of a stub's site, for the calls of that of its function.

@@ -321,7 +321,7 @@ static __always_inline u32 rt_is_known_tail(u32 from, u32 to)
 	return bpf_map_lookup_elem(&tails, &key) != 0;
 }
 
-/* Words that a region takes off the stack as it returns. Not static, as above. */
+/* What is known of how a region returns: the words that it takes off the stack, and RT_POPS_…. Not static, as above. */
 __noinline u32 popped(u32 region)
 {
 	struct rt_tail_key key = { .from = region, .to = RT_NO_REGION };

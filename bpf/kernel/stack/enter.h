@@ -234,10 +234,13 @@ static __always_inline u64 rt_read_return(const struct rt_hit *hit, u64 slot, u6
 	return rt_replaced(slot);
 }
 
-/* Where the return of a call will be detected: past what it takes off the stack, and callers that only return. */
+/*
+ * Where the return of a call will be detected: past what it takes off the stack, and callers that only return. `pops`: the
+ * words, and RT_POPS_…
+ */
 static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_frame *frame, u64 arrival, u32 pops)
 {
-	u32 kind = RT_ARRIVAL_SKIP, rise = pops, words = 0, is_hooked = 0, i;
+	u32 kind = RT_ARRIVAL_SKIP, rise = pops & RT_POPS_MAX, words = 0, is_hooked = 0, i;
 	u64 home = hit->word, skipped = 0, own = 0;
 
 	for (i = 0; i <= RT_SKIPS_MAX && home; i++) {
@@ -265,7 +268,8 @@ static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_fra
 	frame->rise = rise;
 	frame->overwritten = is_hooked;
 	frame->catches = !skipped && (kind != RT_ARRIVAL_PLACED || words & 1);
-	frame->doubt = rt_doubt(home ? kind : RT_ARRIVAL_SKIP);
+	frame->overwrites = (pops & RT_POPS_OVERWRITES) != 0;
+	frame->doubt = pops & RT_POPS_UNKNOWN ? 1 + RT_UNTIMED_AMBIGUOUS : rt_doubt(home ? kind : RT_ARRIVAL_SKIP);
 }
 
 /* What is known of a call when it enters; its caller may be null. */
@@ -284,6 +288,7 @@ static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *
 	frame->rise = 0;
 	frame->catches = 1;
 	frame->overwritten = 0;
+	frame->overwrites = 0;
 	frame->policy = policy;
 	frame->tails = tails;
 	frame->doubt = 0;
@@ -353,7 +358,7 @@ rt_rare u32 rt_is_lap(const struct rt_hit *given)
 	return 1;
 }
 
-/* A call of the hit's region enters, whose function may do laps, and pops so many words as it returns. */
+/* A call of the hit's region enters, whose function may do laps; `pops`: what is known of how it returns. */
 static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails, u32 laps, u32 pops)
 {
 	struct rt_measured *measured = hit->measured;

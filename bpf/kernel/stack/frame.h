@@ -41,7 +41,7 @@ struct rt_frame {
 	u8 catches; /* its caller may get control back without its return */
 	u8 overwritten; /* the return of a caller that only returns is hooked: the trampoline pushes registers below it */
 	u8 opens; /* where calls are recorded only within some functions: it is a call of one of these */
-	u8 reserved;
+	u8 overwrites; /* its function writes to the slot, which says nothing then */
 };
 
 /* What a process has mapped at an address. */

@@ -160,7 +160,7 @@ static __always_inline int rt_is_intact(const struct rt_frame *frame)
 {
 	u64 word;
 
-	if (!frame->word || rt_read_slot(frame->slot, &word))
+	if (!frame->word || frame->overwrites || rt_read_slot(frame->slot, &word))
 		return 1;
 	return word == frame->word || (word && word == rt_trampoline());
 }

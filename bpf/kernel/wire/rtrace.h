@@ -29,6 +29,8 @@ enum rt_limit {
 	RT_SKIP_ASKED_BIT = 31,
 	RT_NO_PROBE = 255, /* for the distance of a probe from a return address, which is shorter */
 	RT_POPS_MAX = 8191, /* words that a function takes off the stack as it returns: 16 bits of bytes */
+	RT_POPS_OVERWRITES = 1 << 13, /* beside them: it writes to the slot of its return address before it returns */
+	RT_POPS_UNKNOWN = 1 << 14, /* beside them: it may return with a stack pointer that nothing tells from others */
 	RT_TAILS_MAX = 128, /* functions that end in a jump to the next, before nobody knows when each has ended */
 	/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
 	RT_OPEN_CHUNK = 128,
@@ -73,7 +75,7 @@ enum rt_cookie {
 	RT_COOKIE_JUMP = 39, /* 2 bits, enum rt_jump */
 	RT_COOKIE_UNTRACED = 41, /* its calls are not recorded: the site is there for its jumps */
 	RT_COOKIE_STUB = 42, /* the site is a stub's */
-	RT_COOKIE_POPS = 43, /* the function takes its arguments off the stack as it returns: the table has how many words */
+	RT_COOKIE_POPS = 43, /* the function does not return by a plain `ret`: the table says how */
 	RT_COOKIE_FRAME = 44, /* 8 bits: words by which RT_STEP_FRAME moves the stack pointer */
 	RT_COOKIE_PLACE = 52, /* 12 bits: where in its page the site is, if the program does its instruction */
 	RT_COOKIE_DEPTH = 44, /* 20 bits: words from the stack pointer to the return address, if the program does not */

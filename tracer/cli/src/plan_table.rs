@@ -376,7 +376,7 @@ mod tests {
         let tails = Tails::Never;
         PlannedRegion {
             laps: false,
-            pops: 0,
+            returning: Default::default(),
             abandons: false,
             region,
             entry,

@@ -2,7 +2,7 @@
 //! instruction means.
 //!
 //! Nothing here knows what is wanted. [`text`] is all code of a library; [`tails`], [`line`](mod@line), [`restarting`],
-//! [`skipped`] and [`stub`] are asked about one of its functions; [`verbatim`] says where no probe may be in a file; [`obstacle`] names what may stand in the way; [`instruction`], [`arrival`] and [`calls`] are functions
+//! [`returning`], [`skipped`] and [`stub`] are asked about one of its functions; [`verbatim`] says where no probe may be in a file; [`obstacle`] names what may stand in the way; [`instruction`], [`arrival`] and [`calls`] are functions
 //! of bytes, [`copies`] of instructions, [`catching`] and [`choices`] of a file.
 //! No instruction of the processor leaves this package.
 
@@ -19,6 +19,7 @@ pub mod obstacle;
 pub mod parallel;
 pub mod proof;
 pub mod restarting;
+pub mod returning;
 pub mod skipped;
 mod stack;
 pub mod stub;

@@ -38,13 +38,6 @@ pub fn of(text: &Text, function: FunctionCode, is_probed: impl Fn(u64) -> bool) 
     }
 }
 
-/// Words that a function takes off the stack as it returns, beside the return address; none where it does not return
-/// itself, but ends in jumps. Where its returns differ, that is not known, and 0.
-pub fn pops(text: &Text, function: FunctionCode) -> Option<u32> {
-    let pops = own_ways(text, function, |ways| ways.pops)?;
-    pops.map_or(Some(0), |(words, returns)| (returns > 0).then_some(words))
-}
-
 pub use crate::text::leaves_frames;
 
 /// Whether a function leaves its callers by a jump or a return with another stack pointer.
@@ -53,7 +46,7 @@ pub fn abandons(text: &Text, function: FunctionCode) -> bool {
 }
 
 /// What is asked of the ways out of a function, without its parts elsewhere.
-fn own_ways<T>(text: &Text, function: FunctionCode, ask: impl Fn(&Ways) -> T) -> Option<T> {
+pub(crate) fn own_ways<T>(text: &Text, function: FunctionCode, ask: impl Fn(&Ways) -> T) -> Option<T> {
     let extent = text.extent(function)?;
     let frame = text.frame_at(extent.start).filter(|(_, frame)| (frame.start..frame.end) == extent);
     Some(frame.map_or_else(|| ask(&text.ways_out(&extent)), |(index, _)| ask(text.ways_out_of_frame(index))))

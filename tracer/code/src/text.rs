@@ -17,7 +17,7 @@ use rtrace_symbolizer::{FrameRange, Image};
 
 pub use self::addresses::Addresses;
 pub use self::sweep::References;
-pub use self::ways::{Ways, leaves_frames};
+pub use self::ways::{Returns, Ways, leaves_frames};
 use crate::instruction::LONGEST;
 use crate::verbatim::Verbatim;
 

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use rtrace_code::copies::Registers;
 use rtrace_code::instruction::{Emulation, SiteCost};
 use rtrace_code::parallel;
+use rtrace_code::returning::Returning;
 use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_model::{ExitPolicy, Jump, Library, Region, RegionId};
@@ -73,8 +74,8 @@ pub struct PlannedRegion {
     pub laps: bool,
     /// Whether functions of its library leave their callers in a way that no probe sees, as `raise` of OCaml.
     pub abandons: bool,
-    /// Words that it takes off the stack as it returns, beside the return address.
-    pub pops: u32,
+    /// How it returns.
+    pub returning: Returning,
     /// Whether it may return what one that it calls has returned, because it only returns then; told only where values
     /// are fetched.
     pub passes_on: bool,

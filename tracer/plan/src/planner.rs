@@ -8,6 +8,7 @@ use rtrace_code::instruction::{LONGEST, SiteCost};
 use rtrace_code::line::Intact;
 use rtrace_code::proof::Proof;
 use rtrace_code::restarting::{self, Restarts};
+use rtrace_code::returning::{self, Returning};
 use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_code::text::{FunctionCode, Text};
@@ -36,8 +37,7 @@ type ProbedFunction = (FunctionCandidate, EntrySite);
 /// How the calls of a function end.
 struct CallEnds {
     tails: Tails,
-    /// Words that it takes off the stack.
-    pops: u32,
+    returning: Returning,
     passes_on: bool,
 }
 
@@ -135,22 +135,22 @@ impl<'a> Planner<'a> {
             true => Tails::Never,
             false => tails::of(&self.text, candidate.code, |address| entries.contains(&address)),
         });
-        let pops = self.pops(probed, &tails);
+        let returning = self.returning(probed, &tails);
         let passing_on = self.passing_on(probed);
-        let ends = tails.into_iter().zip(pops).zip(passing_on);
-        ends.map(|((tails, pops), passes_on)| CallEnds { tails, pops, passes_on }).collect()
+        let ends = tails.into_iter().zip(returning).zip(passing_on);
+        ends.map(|((tails, returning), passes_on)| CallEnds { tails, returning, passes_on }).collect()
     }
 
-    /// What these functions take off the stack as they return, themselves or by what they end in.
-    fn pops(&self, probed: &[(ProbedFunction, bool)], tails: &[Tails]) -> Vec<u32> {
-        let own = parallel::map(probed, |((candidate, _), _)| tails::pops(&self.text, candidate.code));
+    /// How these functions return, themselves or by what they end in.
+    fn returning(&self, probed: &[(ProbedFunction, bool)], tails: &[Tails]) -> Vec<Returning> {
+        let own = parallel::map(probed, |((candidate, _), _)| returning::of(&self.text, candidate.code));
         let offsets = probed.iter().map(|((candidate, _), _)| candidate.file_offset);
-        let by_offset: HashMap<u64, u32> = offsets.zip(own.iter().map(|own| own.unwrap_or(0))).collect();
+        let by_offset: HashMap<u64, Returning> = offsets.zip(own.iter().map(|own| own.unwrap_or_default())).collect();
         let of_tails = |tails: &Tails| match tails {
             Tails::To(tails) => tails.iter().filter_map(|tail| by_offset.get(tail)).max().copied(),
             Tails::Never | Tails::Anywhere => None,
         };
-        own.iter().zip(tails).map(|(own, tails)| own.or_else(|| of_tails(tails)).unwrap_or(0)).collect()
+        own.iter().zip(tails).map(|(own, tails)| own.or_else(|| of_tails(tails)).unwrap_or_default()).collect()
     }
 
     /// Which of these functions may return what one that they call has returned.
@@ -318,7 +318,7 @@ impl<'a> Planner<'a> {
         &self,
         id: RegionId,
         ((candidate, entry), laps): (ProbedFunction, bool),
-        CallEnds { tails, pops, passes_on }: CallEnds,
+        CallEnds { tails, returning, passes_on }: CallEnds,
         abandons: bool,
         jumps: &JumpFunctions,
     ) -> PlannedRegion {
@@ -351,7 +351,7 @@ impl<'a> Planner<'a> {
             untimed,
             tails,
             laps,
-            pops,
+            returning,
             abandons,
             passes_on,
             opens,

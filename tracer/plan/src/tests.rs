@@ -214,7 +214,7 @@ fn loops_that_begin_their_functions_need_return_sites() {
         plan(std::slice::from_ref(&image), &options, RegionId(0)).libraries.remove(0)
     };
     let library = with(ExitPolicy::ReturnSite);
-    let of = |name| (find(&library, name).laps, find(&library, name).pops);
+    let of = |name| (find(&library, name).laps, find(&library, name).returning.pops);
     assert_eq!((of("drain"), of("plain"), of("pops")), ((true, 0), (false, 0), (false, 2)));
     let library = with(ExitPolicy::EntryOnly);
     let refused: Vec<_> = library.refused.iter().map(|refusal| (&*refusal.name, &refusal.reason)).collect();

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use rtrace_bpf::journal::Probed;
 use rtrace_bpf::wire::{
-    PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, laps_cookie, pops_cookie, step_cookie, stub_cookie,
+    PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, laps_cookie, pops_cookie, pops_number, step_cookie, stub_cookie,
 };
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_code::copies::Registers;
 use rtrace_code::instruction::SiteCost;
+use rtrace_code::returning::Returning;
 use rtrace_code::tails::Tails;
 use rtrace_model::{Definition, ExitPolicy, Library, Region, RegionId, SourceLine};
 use rtrace_plan as plan;
@@ -517,7 +518,7 @@ fn cookie(planned: &PlannedRegion) -> u64 {
     };
     let cookie = entry_cookie(planned.region.id.0, policy, tails);
     let cookie = if planned.laps { laps_cookie(cookie) } else { cookie };
-    let cookie = if planned.pops > 0 { pops_cookie(cookie) } else { cookie };
+    let cookie = if planned.returning == Returning::default() { cookie } else { pops_cookie(cookie) };
     planned.jump.map_or(cookie, |jump| jump_cookie(cookie, jump))
 }
 
@@ -532,8 +533,11 @@ fn describe(programs: &Programs, plan: &Plan) -> Result<(), Error> {
             to.map(|&to| (planned.region.id.0, to)).collect()
         });
         programs.set_tail_calls(tails)?;
-        let pops = library.regions.iter().filter(|planned| planned.pops > 0);
-        programs.set_pops(pops.map(|planned| (planned.region.id.0, planned.pops)))?;
+        let odd = library.regions.iter().filter(|planned| planned.returning != Returning::default());
+        programs.set_pops(odd.map(|planned| {
+            let Returning { pops, overwrites, is_unknown } = planned.returning;
+            (planned.region.id.0, pops_number(pops, overwrites, is_unknown))
+        }))?;
         let openers = library.regions.iter().filter(|planned| planned.opens);
         programs.set_openers(openers.map(|planned| planned.region.id.0))?;
     }

@@ -12,6 +12,7 @@ use rtrace_symbolizer::Image;
 use super::table::{JumpTarget, StraightLine};
 use super::{Text, branch_target};
 use crate::flow::Starts;
+use crate::stack::Stack;
 
 /// How control leaves a range of code.
 #[derive(Clone, Default)]
@@ -27,9 +28,20 @@ pub struct Ways {
     pub is_unknown: bool,
     /// It may leave with a stack pointer that was loaded from elsewhere: its callers are left, or suspended.
     pub abandons: bool,
-    /// Words that it takes off the stack as it returns, beside the return address, and by how many of its returns;
-    /// none where they differ.
-    pub pops: Option<(u32, usize)>,
+    /// Whether it returns.
+    pub returns: Returns,
+}
+
+/// How a range of code returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Returns {
+    /// It has no return.
+    #[default]
+    Never,
+    /// By `ret` alone.
+    Plain,
+    /// Also otherwise, or with its return address moved.
+    Other,
 }
 
 impl Ways {
@@ -53,7 +65,7 @@ impl Text<'_> {
     /// How control leaves this range of code.
     pub fn ways_out(&self, range: &Range<u64>) -> Ways {
         let Some(bytes) = self.code(range).filter(|bytes| self.spend(bytes.len())) else { return Ways::unknown() };
-        let mut pass = Pass { starts: Starts::new(range), ..Pass::default() };
+        let mut pass = Pass { starts: Starts::new(range), stack: Some(Stack::ENTRY), ..Pass::default() };
         let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         while decoder.can_decode() {
@@ -63,7 +75,7 @@ impl Text<'_> {
             }
             pass.see(&instruction);
         }
-        let (pops, has_abandoned) = (pass.pops(), pass.has_abandoned);
+        let (returns, has_abandoned) = (pass.returns, pass.has_abandoned);
         let Pass { starts, mut jumps, mut through_pointers, has_computed_jumps, runs_on, abandoning, .. } = pass;
         let is_inside = |target: &u64| range.contains(target);
         // Only where all ways to the jump come by the load.
@@ -101,7 +113,7 @@ impl Text<'_> {
             through_pointers,
             is_unknown: false,
             abandons: has_abandoned,
-            pops,
+            returns,
         }
     }
 }
@@ -168,8 +180,11 @@ struct Pass {
     /// they abandon the call and are not its tail call.
     abandoning: Vec<(u64, u64)>,
     has_abandoned: bool,
-    /// Bytes that its returns take off the stack.
-    popped: Vec<u16>,
+    returns: Returns,
+    /// The stack as far as control runs straight on from the start of the range.
+    stack: Option<Stack>,
+    /// Control takes the return address off there.
+    has_taken: bool,
 }
 
 impl Pass {
@@ -184,8 +199,12 @@ impl Pass {
         match instruction.flow_control() {
             FlowControl::Return => {
                 self.has_abandoned |= load.is_some();
-                self.popped.push(if instruction.op_count() > 0 { instruction.immediate16() } else { 0 });
                 let leads_on = self.has_pushed || instruction.mnemonic() != Mnemonic::Ret;
+                let is_plain = !leads_on && !self.has_taken && instruction.op_count() == 0;
+                self.returns = match self.returns {
+                    Returns::Never | Returns::Plain if is_plain => Returns::Plain,
+                    _ => Returns::Other,
+                };
                 self.jumps_through_pointer(leads_on, load, instruction.ip());
                 self.runs_on = false;
             }
@@ -193,6 +212,9 @@ impl Pass {
                 self.has_computed_jumps |= !instruction.is_ip_rel_memory_operand();
                 let is_computed = !instruction.is_ip_rel_memory_operand();
                 self.jumps_through_pointer(!is_computed || load.is_some(), load, instruction.ip());
+                if self.has_taken {
+                    self.returns = Returns::Other;
+                }
                 self.runs_on = false;
             }
             // A call at the end is of a function that does not return.
@@ -206,12 +228,9 @@ impl Pass {
             _ => self.runs_on = true,
         }
         self.has_pushed = pushes(instruction);
-    }
-
-    fn pops(&self) -> Option<(u32, usize)> {
-        let first = self.popped.first().copied().unwrap_or_default();
-        let is_one = self.popped.iter().all(|&bytes| bytes == first) && first.is_multiple_of(8);
-        is_one.then(|| (u32::from(first) / 8, self.popped.len()))
+        let runs_on = instruction.flow_control() == FlowControl::Next;
+        self.stack = self.stack.filter(|_| runs_on).map(|stack| stack.after(instruction));
+        self.has_taken |= self.stack.and_then(|stack| stack.pointer).is_some_and(|depth| depth < 0);
     }
 
     fn jumps_through_pointer(&mut self, is_one: bool, load: Option<u64>, at: u64) {
@@ -245,12 +264,14 @@ fn loads_stack_pointer(instruction: &Instruction, load: Option<u64>) -> Option<u
     }
 }
 
-/// Whether an instruction stores something where the stack pointer is afterwards.
+/// Whether an instruction stores something where the stack pointer is afterwards. One with a `lock` prefix is there to order
+/// memory, and changes nothing.
 fn pushes(instruction: &Instruction) -> bool {
     let stores = || {
         instruction.op_count() > 0
             && instruction.op0_kind() == OpKind::Memory
             && instruction.memory_base() == Register::RSP
+            && !instruction.has_lock_prefix()
             && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
     };
     instruction.mnemonic() == Mnemonic::Push || stores()
