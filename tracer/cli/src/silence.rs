@@ -24,7 +24,6 @@ pub struct Silence {
     libraries: Vec<String>,
     /// Those of them that could be known only once they were loaded.
     awaited: Vec<String>,
-    functions: usize,
     /// Processes that ran before; none where a command is recorded.
     pids: Vec<u32>,
     mapped: MappedFiles,
@@ -37,7 +36,6 @@ impl Silence {
             target: target.to_owned(),
             libraries: ready.options().libraries.clone(),
             awaited: ready.awaited().to_vec(),
-            functions: ready.plan().libraries.iter().map(|library| library.regions.len()).sum(),
             pids: if ready.is_command() { Vec::new() } else { ready.pids() },
             mapped: ready.mapped_files(),
         }
@@ -46,38 +44,39 @@ impl Silence {
     /// Says it, if there was no call. What is missing for a reason of its own has been told already, but for libraries
     /// that had no probes when they were loaded: a path lets them have some.
     pub fn explain(&self, summary: &Summary) {
-        let paths = self.mapped.paths();
+        let (paths, others) = (self.mapped.paths(), self.mapped.unrecorded());
         for name in &self.awaited {
             if let Some(path) = paths.iter().find(|path| select::names(name, path, || soname(path))) {
-                let word = shell_quote(path.display().to_string());
+                let word = shell_quote(path);
                 tell!("{name} was loaded from {}: `--lib {word}` traces it from its first call", path.display());
             }
-        }
-        for (library, path) in self.namesakes(&paths) {
-            let word = shell_quote(path.display().to_string());
-            tell!("{} was loaded, too, and is not {library}: `--lib {word}` traces it", path.display());
         }
         if summary.calls + summary.counted == 0 && summary.is_complete() {
             self.lines().iter().for_each(|line| tell!("{line}"));
         }
+        for (library, path) in self.namesakes(&others) {
+            let word = shell_quote(path);
+            tell!("{} was loaded, and is not {library}: `--lib {word}` traces it", path.display());
+        }
     }
 
-    /// Libraries that were asked for by path, each with one of its name that was loaded and that nobody asked for.
-    fn namesakes<'s>(&'s self, paths: &'s [PathBuf]) -> impl Iterator<Item = (&'s String, &'s PathBuf)> {
-        let is_asked = |path: &PathBuf| self.libraries.iter().any(|name| select::names(name, path, || soname(path)));
+    /// Libraries that were asked for by path, each with one of its name among those that were loaded and are not recorded.
+    fn namesakes<'s>(&'s self, others: &'s [PathBuf]) -> impl Iterator<Item = (&'s String, &'s PathBuf)> {
         self.libraries.iter().filter(|library| library.contains('/')).filter_map(move |library| {
             let name = name_of(Path::new(library))?;
-            let is_other = |path: &&PathBuf| name_of(path).as_ref() == Some(&name) && !is_asked(path);
-            Some((library, paths.iter().find(is_other)?))
+            Some((library, others.iter().find(|path| name_of(path).as_ref() == Some(&name))?))
         })
     }
 
     fn lines(&self) -> Vec<String> {
-        let called_none = |functions: &str| format!("nothing was recorded: {} called none of {functions}", self.target);
+        let called_none = |libraries: &[&String]| {
+            let names = joined(libraries.iter().map(|&name| name.clone()));
+            format!("nothing was recorded: {} called none of the traced functions of {names}", self.target)
+        };
         if let Some(pid) = self.pids.first() {
             let who = if self.pids.len() == 1 { "it" } else { "this one of them" };
             let look = format!("`rtrace libs -p {pid} --sample` shows where {who} spends CPU time");
-            return vec![called_none(&counted(self.functions as u64, "function")), look];
+            return vec![called_none(&self.libraries.iter().collect::<Vec<_>>()), look];
         }
         let (never, others): (Vec<&String>, Vec<&String>) =
             self.libraries.iter().partition(|library| *library != PROGRAM && self.mapped.never(library));
@@ -86,9 +85,9 @@ impl Silence {
             .map(|library| format!("nothing was recorded: {} never loaded {library}", self.target))
             .collect();
         if !others.is_empty() {
-            lines.push(called_none(&format!("the functions of {}", joined(others.into_iter().cloned()))));
+            lines.push(called_none(&others));
         }
-        if !never.is_empty() {
+        if !never.is_empty() && self.namesakes(&self.mapped.unrecorded()).next().is_none() {
             lines.push(self.built_in(never[0]).unwrap_or_else(|| self.instead(never[0])));
         }
         lines
@@ -110,8 +109,8 @@ impl Silence {
         let options = names.iter().take(EXAMPLES).map(|name| format!(" --func {}", shell_quote(name)));
         let options: String = options.collect();
         (names.len() >= EXAMPLES).then(|| {
-            let (count, path) = (counted(names.len() as u64, "function"), path.display().to_string());
-            let word = shell_quote(&path);
+            let (count, word) = (counted(names.len() as u64, "function"), shell_quote(&path));
+            let path = path.display();
             format!("{path} has {count} of that library itself: `--lib {word}{options}` would record calls to some")
         })
     }
@@ -131,8 +130,8 @@ impl Silence {
         let example = first.map(|name| {
             // A library that is loaded from elsewhere than usual is found by its path alone.
             let path = by_name(&name).filter(|path| !is_installed(&name, path));
-            let word = path.map_or(name, |path| path.display().to_string());
-            format!(": `--lib {}` would record calls to that", shell_quote(&word))
+            let word = path.map_or_else(|| shell_quote(&name), shell_quote);
+            format!(": `--lib {word}` would record calls to that")
         });
         format!("it loaded {list}{more}{}", example.unwrap_or_default())
     }
@@ -173,13 +172,12 @@ mod tests {
             target: "x".to_owned(),
             libraries: ["/one/libx.so.1", "libc.so.6"].map(str::to_owned).into(),
             awaited: Vec::new(),
-            functions: 1,
             pids: Vec::new(),
             mapped: MappedFiles::default(),
         };
-        let paths = ["/one/libx.so.1", "/lib/libc.so.6", "/two/libx.so.1", "/two/liby.so"].map(PathBuf::from);
-        let named: Vec<_> = silence.namesakes(&paths).collect();
-        assert_eq!(named, [(&silence.libraries[0], &paths[2])]);
-        assert_eq!(silence.namesakes(&paths[..2]).count(), 0);
+        let others = ["/lib/libc.so.6", "/two/libx.so.1", "/two/liby.so"].map(PathBuf::from);
+        let named: Vec<_> = silence.namesakes(&others).collect();
+        assert_eq!(named, [(&silence.libraries[0], &others[1])]);
+        assert_eq!(silence.namesakes(&others[..1]).count(), 0);
     }
 }

@@ -249,9 +249,19 @@ impl LateLoads {
     /// What a process has mapped, if it is to be traced and is not known yet. Nothing is in reach of a program that has
     /// ended and may have been a copy of the one that is traced: that it was there is all that is known.
     fn wanted(&mut self, mapping: &CodeMapping, history: &MappingHistory, channels: &Channels) -> Target {
-        if self.is_named(mapping) {
-            return self.mapped(mapping, channels);
-        }
+        let names = |pattern: &&String| target::is_named(mapping, std::slice::from_ref(*pattern));
+        let patterns: Vec<String> = self.patterns.iter().filter(names).cloned().collect();
+        let target = match patterns.is_empty() {
+            true => self.copied(mapping, history, channels),
+            false => self.mapped(mapping, channels),
+        };
+        let is_recorded = self.known.contains(&mapping.file);
+        self.mapped.add(mapping, patterns.iter().map(String::as_str), is_recorded);
+        target
+    }
+
+    /// The copy of a program that is traced, which a process has mapped, if it is not known yet.
+    fn copied(&mut self, mapping: &CodeMapping, history: &MappingHistory, channels: &Channels) -> Target {
         let mut target = Target::default();
         if self.known.contains(&mapping.file) {
             return target;
@@ -305,14 +315,6 @@ impl LateLoads {
             source.library.id = LibraryId(id);
         }
         files
-    }
-
-    /// Whether a pattern names what a traced process has mapped, which is noted.
-    fn is_named(&self, mapping: &CodeMapping) -> bool {
-        let names = |pattern: &&String| target::is_named(mapping, std::slice::from_ref(*pattern));
-        let patterns: Vec<&str> = self.patterns.iter().filter(names).map(String::as_str).collect();
-        self.mapped.add(mapping, patterns.iter().copied());
-        !patterns.is_empty()
     }
 
     fn tell_mapped(&self, mappings: impl IntoIterator<Item = (u32, Timestamp)>, channels: &Channels) {

@@ -16,6 +16,7 @@ pub struct MappedFiles(Arc<Mutex<KnownFiles>>);
 #[derive(Debug, Default)]
 struct KnownFiles {
     paths: BTreeSet<PathBuf>,
+    recorded: BTreeSet<PathBuf>,
     patterns: BTreeSet<String>,
     is_incomplete: bool,
 }
@@ -26,12 +27,15 @@ impl MappedFiles {
         self.known().is_incomplete = true;
     }
 
-    /// A process has mapped a file, which these patterns name.
-    pub(crate) fn add<'p>(&self, mapping: &CodeMapping, patterns: impl Iterator<Item = &'p str>) {
+    /// A process has mapped a file, which these patterns name; whether its calls are recorded.
+    pub(crate) fn add<'p>(&self, mapping: &CodeMapping, patterns: impl Iterator<Item = &'p str>, is_recorded: bool) {
         let mut known = self.known();
         patterns.for_each(|pattern| _ = known.patterns.insert(pattern.to_owned()));
         if known.paths.len() < MOST {
             known.paths.insert(mapping.path.clone());
+        }
+        if is_recorded {
+            known.recorded.insert(mapping.path.clone());
         }
     }
 
@@ -44,6 +48,12 @@ impl MappedFiles {
     /// The files, by path.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.known().paths.iter().cloned().collect()
+    }
+
+    /// Those that are not recorded under any path.
+    pub fn unrecorded(&self) -> Vec<PathBuf> {
+        let known = self.known();
+        known.paths.difference(&known.recorded).cloned().collect()
     }
 
     fn known(&self) -> MutexGuard<'_, KnownFiles> {
@@ -72,9 +82,12 @@ mod tests {
             offset: 0,
             takes_no_probes: false,
         };
-        loaded.add(&mapping, ["libc"].into_iter());
+        loaded.add(&mapping, ["libc"].into_iter(), false);
+        assert_eq!(loaded.unrecorded(), vec![libc.clone()]);
+        loaded.add(&mapping, ["libc"].into_iter(), true);
         assert!(loaded.never("libz") && !loaded.never("libc"));
         assert_eq!(loaded.clone().paths(), vec![libc]);
+        assert!(loaded.unrecorded().is_empty());
         loaded.miss();
         assert!(!loaded.never("libz"), "it may be what is not known");
     }
