@@ -21,7 +21,7 @@ pub fn without_arguments(name: &str) -> String {
 }
 
 /// A name without the arguments of its templates, as `std::vector<…>::push_back(…)`.
-fn without_templates(name: &str) -> String {
+pub fn without_templates(name: &str) -> String {
     shortened(name, '<', '>', |before| {
         // What begins behind `operator` and `operator<` is the operator itself.
         let is_operator = before.ends_with("operator") || before.ends_with("operator<");
@@ -61,7 +61,7 @@ fn shortened(name: &str, open: char, close: char, is_meant: impl Fn(&str) -> boo
 }
 
 /// Where the bracket with which the text begins is closed. The `>` of `->` closes nothing.
-fn matching(text: &str, open: char, close: char) -> Option<usize> {
+pub fn matching(text: &str, open: char, close: char) -> Option<usize> {
     let mut depth = 0_usize;
     let mut last = ' ';
     for (place, c) in text.char_indices() {

@@ -2,21 +2,18 @@
 //!
 //! Headers are read again from the bytes whenever they are needed, so an `Image` holds nothing twice.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::ops::Range;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use object::LittleEndian;
 use object::elf::{self, PF_W, PF_X, PT_LOAD};
 use object::read::ReadRef as _;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
-use rustix::fs::OFlags;
 
 use crate::contents::{Contents, ReadBytes};
 use crate::elf::{ENDIAN, Elf};
+use crate::mounts::open_regular;
 use crate::{Error, Stamp};
 
 /// The kernel runs no file with more program headers.
@@ -278,20 +275,6 @@ pub(crate) fn is_elf(path: &Path) -> bool {
     open_regular(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == elf::ELFMAG
 }
 
-/// Opens a file, but no pipe or device, which could keep us waiting for ever, or do something because it is opened.
-///
-/// # Errors
-/// What the system says, or [`io::ErrorKind::InvalidInput`].
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    let open = |path: &Path, flags: OFlags| File::options().read(true).custom_flags(flags.bits() as i32).open(path);
-    let place = open(path, OFlags::PATH)?;
-    if !place.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    // A lease on the file could keep us waiting, too.
-    open(Path::new(&format!("/proc/self/fd/{}", place.as_raw_fd())), OFlags::NONBLOCK)
-}
-
 fn check_variant(bytes: &[u8]) -> Result<(), Error> {
     if !bytes.starts_with(&elf::ELFMAG) {
         return Err(Error::NotElf);
@@ -441,7 +424,10 @@ mod tests {
 
     #[test]
     fn what_is_no_file_is_not_even_opened() {
-        use rustix::fs::{CWD, FileType, Mode, inotify, mknodat};
+        use std::fs::File;
+        use std::os::unix::fs::OpenOptionsExt as _;
+
+        use rustix::fs::{CWD, FileType, Mode, OFlags, inotify, mknodat};
 
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");

@@ -8,7 +8,7 @@ use object::elf;
 
 use crate::Image;
 use crate::contents::{Contents, ReadBytes};
-use crate::image::open_regular;
+use crate::mounts::open_regular;
 
 /// No file's name is longer, in bytes.
 const MAX_SONAME: usize = 256;

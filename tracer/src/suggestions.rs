@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rtrace_model::escape;
+use rtrace_model::{escape, names};
 use rtrace_plan::{LibrarySource, Plan, PlanOptions, SelectedFunction, Selector};
 use rtrace_symbolizer::{Function, select};
 
@@ -125,6 +125,9 @@ fn nearest(selector: &Selector, libraries: &[LibrarySource]) -> Vec<String> {
 
 /// The functions whose names resemble a pattern: of those with this name and these symbols.
 fn resembling<'a>(text: &str, functions: impl Iterator<Item = (&'a str, Vec<String>)>) -> Vec<String> {
+    let plain = |name: &str| names::without_templates(name).replace("<…>", "");
+    // Another version of a symbol, and another instance of a template, are near.
+    let text = plain(text.split_once('@').map_or(text, |(symbol, _)| symbol));
     // Of a glob or an expression, the longest part that stands for itself.
     let parts = text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | ':' | '~' | '.')));
     let Some(wanted) = parts.max_by_key(|part| part.len()).filter(|part| part.len() > 1) else { return Vec::new() };
@@ -132,9 +135,9 @@ fn resembling<'a>(text: &str, functions: impl Iterator<Item = (&'a str, Vec<Stri
     let most = if text.ends_with('*') { wanted.len() } else { usize::MAX };
     let mut names: Vec<(String, String)> = Vec::new();
     for (whole, symbols) in functions {
-        let bare = whole.split_once('(').map_or(whole, |(bare, _)| bare);
-        let last = bare.rsplit("::").next().unwrap_or(bare);
-        let keys = [whole, bare, last].map(|key| key.get(..most.min(key.len())).unwrap_or(key));
+        let bare = plain(whole.split_once('(').map_or(whole, |(bare, _)| bare));
+        let last = bare.rsplit("::").next().unwrap_or(&bare);
+        let keys = [whole, &bare, last].map(|key| key.get(..most.min(key.len())).unwrap_or(key));
         names.extend(keys.map(|key| (key.to_owned(), whole.to_owned())));
         names.extend(symbols.into_iter().map(|symbol| (symbol.clone(), symbol)));
     }
@@ -143,7 +146,11 @@ fn resembling<'a>(text: &str, functions: impl Iterator<Item = (&'a str, Vec<Stri
     for near in select::near_names(wanted, &candidates) {
         for (_, whole) in names.iter().filter(|(name, _)| *name == near) {
             // What is selected by another name of it, such as a mangled one, is there already.
-            if found.len() < SUGGESTED && !found.iter().any(|known| known == whole) && !whole.starts_with("_Z") {
+            if found.len() < SUGGESTED
+                && !found.iter().any(|known| known == whole)
+                && !whole.starts_with("_Z")
+                && !whole.starts_with("_R")
+            {
                 found.push(whole.clone());
             }
         }

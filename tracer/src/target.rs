@@ -11,7 +11,6 @@ pub(crate) mod files;
 pub mod mapped_files;
 pub(crate) mod mapping_history;
 pub mod memory;
-pub(crate) mod mounts;
 pub mod names;
 pub mod presence;
 pub mod privilege;

@@ -136,7 +136,10 @@ fn expensive(plan: &Plan, shares: Option<&SampleShares>, view: View, out: &mut d
         writeln!(out, "no sample of CPU time was in one of them")
     } else if stepped.len() <= shown {
         let options: Vec<String> = stepped.iter().filter_map(|planned| exclusion(planned)).collect();
-        writeln!(out, "to exclude: {}", options.join(" "))
+        match options.as_slice() {
+            [] => writeln!(out, "`--exclude` takes a glob in the place of their names"),
+            options => writeln!(out, "to exclude: {}", options.join(" ")),
+        }
     } else {
         writeln!(out, "`--sample 1s` shows which of them use CPU time, `--verbose` how to exclude them")
     }

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use globset::{GlobBuilder, GlobMatcher};
 use regex::{Regex, RegexBuilder};
+use rtrace_model::names;
 
 /// What begins a pattern of source files.
 pub(crate) const SOURCE: &str = "src:";
@@ -16,7 +17,8 @@ const MAX_REGEX_SIZE: usize = 1 << 20;
 ///
 /// `re:EXPR` and `/EXPR/` are regular expressions that match anywhere in a name. Text with `*` or
 /// `?` is a glob over the whole name, where `[…]` and `{…}` work too. Anything else is one exact
-/// name, so that `operator[]` needs no quoting; the parameters that a demangled name ends in may be left out.
+/// name, so that `operator[]` needs no quoting; the parameters that a demangled name ends in may be left out, and of a
+/// template its arguments and the type of its result.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     kind: PatternKind,
@@ -83,10 +85,29 @@ pub(crate) fn source(text: &str) -> Option<&str> {
     text.strip_prefix(SOURCE).filter(|rest| !rest.starts_with(':'))
 }
 
-/// Whether a name is that of a function of the source, by what follows that there: nothing, its parameters, or what the
-/// compiler has appended to the name of a copy that it calls instead.
+/// Whether a name is that of a function of the source, by what follows that there: nothing, the arguments of its template, its
+/// parameters, or what the compiler has appended to the name of a copy that it calls instead.
 fn is_same_function(rest: &str) -> bool {
+    let arguments = rest.starts_with('<').then(|| names::matching(rest, '<', '>')).flatten();
+    let rest = arguments.map_or(rest, |end| &rest[end + 1..]);
     rest.is_empty() || rest.starts_with('(') || COPIES.iter().any(|copy| rest.starts_with(copy))
+}
+
+/// The name of a template's function behind the type of its result, with which it begins when it is demangled.
+fn behind_result(name: &str) -> Option<&str> {
+    let mut depth = 0_i32;
+    let mut begin = None;
+    for (place, c) in name.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            ' ' if depth == 0 => begin = Some(place + 1),
+            '(' if depth == 0 => break,
+            'o' if depth == 0 && name[place..].starts_with("operator") => break,
+            _ => {}
+        }
+    }
+    begin.map(|begin| &name[begin..])
 }
 
 /// Compiles a regular expression of the pattern `text`.
@@ -119,7 +140,10 @@ impl Pattern {
     /// Whether this one name matches.
     pub fn matches(&self, name: &str) -> bool {
         match &self.kind {
-            PatternKind::Exact(text) => name.strip_prefix(text.as_str()).is_some_and(is_same_function),
+            PatternKind::Exact(text) => {
+                let is_it = |name: &str| name.strip_prefix(text.as_str()).is_some_and(is_same_function);
+                is_it(name) || behind_result(name).is_some_and(is_it)
+            }
             PatternKind::Glob(glob) => glob.is_match(name),
             PatternKind::Regex(regex) => regex.is_match(name),
         }
@@ -144,6 +168,13 @@ mod tests {
         assert!(matches("app::plain", "app::plain(long)") && !matches("app::plai", "app::plain(long)"));
         assert!(!matches("plain", "app::plain(long)") && !matches("app::plain(int)", "app::plain(long)"));
         assert!(matches("cloned", "cloned.constprop.0") && matches("cloned", "cloned.isra.0"));
+        let sum = "double app::sum<double>(std::vector<double> const&)";
+        assert!(matches("app::sum", sum) && matches("app::sum<double>", sum) && matches(sum, sum));
+        assert!(!matches("app::sum<int>", sum) && !matches("sum", sum) && !matches("app::su", sum));
+        assert!(!matches("std::vector", "std::vector<int>::push_back(int const&)"));
+        assert!(matches("app::operator<", "app::operator<(app::Box<int> const&, app::Box<int> const&)"));
+        assert!(!matches("app::operator<", "app::operator<<(app::Box<int> const&, int)"));
+        assert!(!matches("bool", "app::Box::operator bool() const"));
         assert!(!matches("cloned", "cloned.cold") && !matches("cloned", "cloned.part.0"));
     }
 

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use rtrace_bpf::journal::Probed;
 use rtrace_bpf::wire::{
-    PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, laps_cookie, pops_cookie, pops_number, step_cookie, stub_cookie,
+    PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, laps_cookie, pops_cookie, pops_number, step_cookie,
+    stub_cookie,
 };
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_code::copies::Registers;

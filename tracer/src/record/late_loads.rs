@@ -20,6 +20,7 @@ use rtrace_model::{LibraryId, RegionId, Timestamp, text_of_os};
 use rtrace_plan as plan;
 use rtrace_plan::Plan;
 use rtrace_signatures::Book;
+use rtrace_symbolizer::open_regular;
 
 use crate::host;
 use crate::perf::mappings::{CodeMapping, Doorbell, MappingRecords, Mappings};
@@ -28,7 +29,6 @@ use crate::target::copies::{Likeness, Originals};
 use crate::target::files::open_path;
 use crate::target::mapped_files::MappedFiles;
 use crate::target::mapping_history::MappingHistory;
-use crate::target::mounts;
 use crate::target::privilege;
 use crate::target::source_files;
 use crate::target::{self, Target};
@@ -298,7 +298,7 @@ impl LateLoads {
     /// Keeps the files of the libraries in reach. Those that are not any more are told, and may come again.
     fn hold(&mut self, target: &mut Target, since: Timestamp, channels: &Channels) -> Vec<File> {
         let mut files = Vec::new();
-        target.libraries.retain_mut(|source| match mounts::open(&source.attach_path) {
+        target.libraries.retain_mut(|source| match open_regular(&source.attach_path) {
             Ok(file) => {
                 source.attach_path = open_path(&file);
                 files.push(file);

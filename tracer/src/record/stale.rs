@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::fs::File;
 use std::sync::Arc;
 
 use rtrace_bpf::wire::{PolicyCode, TailsCode, entry_cookie};
@@ -21,7 +20,7 @@ use rtrace_model::{Library, LibraryId, RegionId};
 use rtrace_plan as plan;
 use rtrace_plan::{LibrarySource, jump};
 use rtrace_symbolizer::modules::{self, Module};
-use rtrace_symbolizer::{Error, Image};
+use rtrace_symbolizer::{Error, Image, open_regular};
 
 use crate::record::attach;
 use crate::record::returns::caller::Callers;
@@ -78,7 +77,7 @@ pub fn find_in(pid: u32, is_wanted: impl Fn(&Module) -> bool) -> Result<Vec<Brea
     let (modules, code) = (modules::of_process(pid)?, ProcessMemory::of(pid)?);
     let is_breakpoint = |difference: &Difference| difference.live == BREAKPOINT;
     let found = modules.into_iter().filter(is_wanted).filter_map(|module| {
-        let file = File::open(module.open_path()).ok()?;
+        let file = open_regular(&module.open_path()).ok()?;
         let executable = module.mappings.iter().filter(|mapping| mapping.executable);
         let differences = executable.flat_map(|mapping| code.differences(mapping, &file));
         let offsets: BTreeSet<u64> = differences.filter(is_breakpoint).map(|difference| difference.offset).collect();

@@ -10,7 +10,7 @@ use rtrace_code::instruction::{self, LONGEST};
 use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::parts::{FileParts, union};
-use rtrace_symbolizer::{Error, Image};
+use rtrace_symbolizer::{Error, Image, open_regular};
 
 use crate::target::privilege;
 
@@ -32,7 +32,7 @@ const LONG_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u64, u64), FileParts> {
     let mut altered = HashMap::<(u64, u64), FileParts>::default();
     for module in modules {
-        let (Ok(code), Ok(file)) = (ProcessMemory::of(module.pid), File::open(module.open_path())) else { continue };
+        let (Ok(code), Ok(file)) = (ProcessMemory::of(module.pid), open_regular(&module.open_path())) else { continue };
         let executable = module.mappings.iter().filter(|mapping| mapping.executable);
         let differences = executable.flat_map(|mapping| code.differences(mapping, &file));
         let handles_breakpoints = LazyCell::new(|| privilege::handles_breakpoints(module.pid));

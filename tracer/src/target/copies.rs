@@ -2,12 +2,11 @@
 //! file that was replaced. A copy goes by another name and number, and is traced like its original.
 
 use std::cell::LazyCell;
-use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use rtrace_plan::{Plan, PlannedLibrary};
-use rtrace_symbolizer::{Image, modules};
+use rtrace_symbolizer::{Image, modules, open_regular};
 
 use crate::perf::mappings::CodeMapping;
 use crate::target::EXECUTABLE;
@@ -94,7 +93,7 @@ impl Originals {
 
 /// Whether two files have the same content.
 fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
-    let (mut one, mut other) = (BufReader::new(File::open(one)?), BufReader::new(File::open(other)?));
+    let (mut one, mut other) = (BufReader::new(open_regular(one)?), BufReader::new(open_regular(other)?));
     loop {
         let (a, b) = (one.fill_buf()?, other.fill_buf()?);
         let common = a.len().min(b.len());

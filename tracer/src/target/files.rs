@@ -8,11 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rtrace_bpf::Error;
-use rtrace_symbolizer::Stamp;
-
-pub use crate::target::mounts::open_path;
-
-use crate::target::mounts;
+pub use rtrace_symbolizer::open_path;
+use rtrace_symbolizer::{Stamp, open_regular};
 
 /// A file that was looked at, open.
 #[derive(Debug)]
@@ -28,7 +25,7 @@ impl Pinned {
     /// It cannot be opened, or another one is there now, or it holds something else.
     pub fn open(path: &Path, looked_at: Option<Stamp>) -> Result<Pinned, Error> {
         let pin = || {
-            let file = mounts::open(path)?;
+            let file = open_regular(path)?;
             let stamp = Stamp::of(&file)?;
             match looked_at.is_none_or(|looked_at| looked_at.holds_the_same(&stamp)) {
                 true => Ok(Pinned { file, stamp }),
@@ -67,7 +64,7 @@ impl Pinned {
     /// The path by which processes know the file, beside which debug information may be, if it still leads there.
     pub fn reachable(&self, path: Option<&str>) -> PathBuf {
         let holds_the_same = |path: &&Path| {
-            let there = File::open(path).and_then(|file| Stamp::of(&file));
+            let there = open_regular(path).and_then(|file| Stamp::of(&file));
             there.ok().zip(Stamp::of(&self.file).ok()).is_some_and(|(there, here)| there.holds_the_same(&here))
         };
         path.map(Path::new).filter(holds_the_same).map_or_else(|| self.path(), Path::to_path_buf)

@@ -5,7 +5,6 @@
 //! kernel executes in their place what the file holds. Where the process cannot write to that code any more and has
 //! changed nothing, they come back.
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,9 +13,9 @@ use foldhash::HashSet;
 use rtrace_bpf::journal::Probed;
 use rtrace_bpf::wire::QuestionRecord;
 use rtrace_bpf::{ArrivalRule, Error, Programs};
-use rtrace_symbolizer::Image;
 use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::{self, Module};
+use rtrace_symbolizer::{Image, open_regular};
 
 use super::links::{Links, Placement};
 use super::site::Placed;
@@ -120,7 +119,7 @@ impl ReturnSites<'_> {
         followed.restore(&process, *pid, range)?;
         self.jumps.restore(&process, *pid, range)?;
         for (&(of, (device, inode)), (_, ids)) in self.withdrawn.iter_mut().filter(|((of, _), _)| of == pid) {
-            let Some(file) = self.callers.path((device, inode)).and_then(|path| File::open(path).ok()) else {
+            let Some(file) = self.callers.path((device, inode)).and_then(|path| open_regular(&path).ok()) else {
                 continue;
             };
             let site = |id: &u32| self.placed[*id as usize].spot();
@@ -193,7 +192,7 @@ impl ReturnSites<'_> {
         path: &Path,
         sites: &[Placement],
     ) -> Result<HashSet<u32>, Error> {
-        if let (Some(process), Ok(open)) = (process, File::open(path)) {
+        if let (Some(process), Ok(open)) = (process, open_regular(path)) {
             let spots = sites.iter().map(|site| Spot { entry: site.offset, site: site.probe.file_offset }).collect();
             let (device, inode) = file;
             process

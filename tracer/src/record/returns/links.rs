@@ -5,7 +5,6 @@
 //! calls are not timed whose return addresses are met meanwhile.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::Scope;
@@ -13,6 +12,7 @@ use std::thread::Scope;
 use foldhash::{HashSet, HashSetExt as _};
 use rtrace_bpf::journal::Probed;
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
+use rtrace_symbolizer::open_regular;
 
 use super::FileId;
 use crate::record::attach::{self, Closing};
@@ -132,7 +132,7 @@ impl<'a> Links<'a> {
         let of_group = |(file, path, sites): (FileId, PathBuf, Vec<Placement>)| {
             let spot = |site: &Placement| Spot { entry: site.offset, site: site.probe.file_offset };
             let Presence { path, absent, .. } =
-                process.presence(&File::open(path).ok()?, sites.iter().map(spot).collect())?;
+                process.presence(&open_regular(&path).ok()?, sites.iter().map(spot).collect())?;
             let is_absent = |site: &&Placement| absent.binary_search(&site.probe.file_offset).is_ok();
             let absent: Vec<u32> = sites.iter().filter(is_absent).map(|site| site.id).collect();
             (!absent.is_empty()).then_some((file, path, absent))
@@ -164,7 +164,7 @@ impl<'a> Links<'a> {
         let links = self.numbered(links);
         self.groups.entry((pid, id)).and_modify(|group| group.links.extend(links));
         self.closing.close_first(old.into_iter().map(|link| link.probes).collect());
-        if let (Some(process), Ok(file)) = (ProcessCode::of(pid), File::open(path)) {
+        if let (Some(process), Ok(file)) = (ProcessCode::of(pid), open_regular(&path)) {
             process.wait_for_removal(&file, gone.iter().map(|site| Spot::at(site.probe.file_offset)).collect());
         }
         Ok(())

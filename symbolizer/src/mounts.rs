@@ -1,4 +1,4 @@
-//! Opening files so that their file systems can be unmounted.
+//! Opening files so that their file systems can be unmounted: the one way in which files of traced programs are opened.
 //!
 //! An open file, and a link with probes in it, keeps the mount busy by which it was opened: a program that unmounts what it
 //! has mounted would be refused that. So a file is opened by a mount of its own, a copy that is in no namespace. Nobody
@@ -9,38 +9,57 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::thread;
 
-use rustix::fs::{AtFlags, CWD, StatxFlags, fstat, fstatfs, statx};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags, fstat, fstatfs, statx};
 use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 /// File systems in memory, upon others, and that are only read: tmpfs, ramfs, overlay, squashfs, erofs.
 const WITHOUT_DEVICE: [i64; 5] = [0x0102_1994, 0x8584_58f6, 0x794c_7630, 0x7371_7368, 0xe0f5_e1e2];
 
-/// The file that a path leads to. Where there can be no mount of its own, it keeps its mount busy.
+/// Opens a file, but no pipe or device, which could keep us waiting for ever, or do something because it is opened. Where
+/// there can be no mount of its own, it keeps its mount busy.
 ///
 /// # Errors
-/// It cannot be opened.
-pub fn open(path: &Path) -> io::Result<File> {
-    // Nobody unmounts that.
-    let root = root_of_process(path).unwrap_or_else(|| PathBuf::from("/"));
-    let mount = mount_of(path);
-    if mount.is_some() && mount == mount_of(&root) {
-        return File::open(path);
-    }
-    // Before the file is open: to keep the mount busy for a moment is enough to refuse who unmounts it then.
-    let tree = copy_mount(path).or_else(|_| in_namespace(path, || copy_mount(path)));
-    if let Ok(tree) = tree
-        && is_left_alone(&tree).unwrap_or(false)
-        && let Ok(file) = File::open(open_path(&tree))
+/// What the system says, or [`io::ErrorKind::InvalidInput`].
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    if let Some(tree) = apart(path)
+        && let Ok(file) = open_place(&tree)
     {
         return Ok(file);
     }
-    File::open(path)
+    open_place(&open_with(path, OFlags::PATH)?)
+}
+
+/// The file that is in this place, if it is a regular one.
+fn open_place(place: &impl AsFd) -> io::Result<File> {
+    let place = place.as_fd();
+    if FileType::from_raw_mode(fstat(place)?.st_mode) != FileType::RegularFile {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    // A lease on the file could keep us waiting, too.
+    open_with(&open_path(&place), OFlags::NONBLOCK)
+}
+
+fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
+    File::options().read(true).custom_flags(flags.bits() as i32).open(path)
+}
+
+/// What a path leads to, by a mount that is in no namespace; none where that has no use or cannot be.
+fn apart(path: &Path) -> Option<OwnedFd> {
+    // Nobody unmounts that.
+    let root = root_of_process(path).unwrap_or_else(|| PathBuf::from("/"));
+    let mount = mount_of(path)?;
+    if Some(mount) == mount_of(&root) {
+        return None;
+    }
+    // Before the file is open: to keep the mount busy for a moment is enough to refuse who unmounts it then.
+    let tree = copy_mount(path).or_else(|_| in_namespace(path, || copy_mount(path))).ok()?;
+    is_left_alone(&tree).unwrap_or(false).then_some(tree)
 }
 
 /// Whether nothing has to be written when the mount goes.
@@ -50,7 +69,6 @@ fn is_left_alone(tree: &OwnedFd) -> io::Result<bool> {
     Ok(WITHOUT_DEVICE.contains(&kind) || is_of_root()?)
 }
 
-/// The file that a path leads to, by a mount that is in no namespace.
 fn copy_mount(path: &Path) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     Ok(open_tree(CWD, path, flags)?)
