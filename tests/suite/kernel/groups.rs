@@ -96,7 +96,7 @@ fn a_container_is_named_by_the_first_digits_of_its_id() {
     let Some(group) = Group::new() else { return };
     let id = group.id();
     let refusal = refuses(&["libs", "--container", &id[..20]]);
-    assert!(refusal.contains("failed to find container"), "{refusal}");
+    assert!(refusal.contains("failed to find a process in container"), "{refusal}");
     let target = Target::build("processes", Flavour::Cet);
     let mut waiting = Waiting::start(&mut target.command("after_exec"));
     group.add(waiting.pid());

@@ -42,7 +42,7 @@ impl fmt::Display for GroupName {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No group has that name, or none with a process.
+    /// No group has that name.
     #[error("failed to find {0} among the control groups")]
     NotFound(GroupName),
     /// Several containers have it.
@@ -77,8 +77,8 @@ impl Cgroup {
         let found = match name {
             GroupName::Path(path) => {
                 let below = hierarchies(root).into_iter().map(|top| top.join(path.trim_start_matches('/')));
-                let mut places = std::iter::once(PathBuf::from(path)).chain(below);
-                places.find(|place| is_group(place)).into_iter().collect()
+                let places = std::iter::once(PathBuf::from(path)).chain(below);
+                first_in_use(places.filter(|place| is_group(place)).map(|place| vec![place]))
             }
             GroupName::Unit(unit) => {
                 let file = if unit.contains('.') { unit.clone() } else { format!("{unit}.service") };
@@ -144,7 +144,7 @@ fn hierarchies(root: &Path) -> Vec<PathBuf> {
     tops
 }
 
-/// The outermost groups with such a name, in the first hierarchy that has any with processes.
+/// The outermost groups with such a name, in one hierarchy.
 fn first_with(root: &Path, is_meant: &dyn Fn(&str) -> bool) -> Vec<PathBuf> {
     let among = |top: PathBuf| {
         let (mut found, mut folders) = (Vec::new(), vec![top]);
@@ -156,8 +156,15 @@ fn first_with(root: &Path, is_meant: &dyn Fn(&str) -> bool) -> Vec<PathBuf> {
         }
         found
     };
-    let mut candidates = hierarchies(root).into_iter().map(among).filter(|found| !found.is_empty());
-    candidates.find(|found| !Cgroup(found.clone()).members().is_empty()).unwrap_or_default()
+    first_in_use(hierarchies(root).into_iter().map(among).filter(|found| !found.is_empty()))
+}
+
+/// Of the same groups in several hierarchies the first that have a process, else the first: with version 1, a process may be
+/// in a group of one hierarchy, and in the roots of the others.
+fn first_in_use(of_hierarchies: impl Iterator<Item = Vec<PathBuf>>) -> Vec<PathBuf> {
+    let mut found: Vec<Vec<PathBuf>> = of_hierarchies.collect();
+    let used = found.iter().position(|groups| !Cgroup(groups.clone()).members().is_empty());
+    if found.is_empty() { Vec::new() } else { found.swap_remove(used.unwrap_or(0)) }
 }
 
 /// The container's ID in the name of a group, which may have a prefix (`docker-`) and `.scope`. What watches a container
@@ -275,6 +282,21 @@ mod tests {
         let group = Cgroup(vec![absolute.clone()]);
         fs::remove_dir_all(absolute).unwrap();
         assert!(!group.exists() && group.members().is_empty());
+    }
+
+    #[test]
+    fn of_several_hierarchies_the_one_with_processes_counts() {
+        let root = groups(&[
+            ("systemd/system.slice/web.service", ""),
+            ("freezer/slurm/uid_7/job_1/step_0", ""),
+            ("memory/slurm/uid_7/job_1/step_0", "3\n"),
+            ("memory/slurm/uid_7/job_1/step_batch", "4\n"),
+            ("unified/system.slice/slurmstepd.scope/job_2/step_0/user/task_0", "5\n"),
+        ]);
+        let path = |path: &str| find(&root, GroupName::Path(path.to_owned()));
+        assert_eq!(path("/slurm/uid_7/job_1"), Ok(vec![3, 4]));
+        assert_eq!(path("/system.slice/slurmstepd.scope/job_2"), Ok(vec![5]));
+        assert_eq!(find(&root, GroupName::Unit("web".to_owned())), Ok(Vec::new()));
     }
 
     #[test]
