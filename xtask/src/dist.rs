@@ -25,7 +25,7 @@ const PACKAGES: &[&str] = &["binutils", "git", "rpm"];
 /// What is built.
 #[derive(Debug, Args)]
 pub struct DistOptions {
-    /// Install each package in trees of Debian 12 and 13, remove it, and look for what is left
+    /// Install each package in trees of Debian and Ubuntu, remove it, and look for what is left
     #[arg(long)]
     check: bool,
     /// Build all of it once more in other folders, and compare

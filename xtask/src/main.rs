@@ -1,5 +1,6 @@
 //! Everything a developer of rtrace runs: `cargo xtask <task>`.
 
+mod archive;
 mod arrows;
 mod bench;
 mod counts;
@@ -76,7 +77,7 @@ enum Task {
     },
     /// Build what users install: a static binary, packages, a container image
     Dist(dist::DistOptions),
-    /// Run the tests that trace on kernels of other Debian releases, emulated
+    /// Run the tests that trace on kernels of other releases of Debian and Ubuntu, emulated
     Vm {
         /// Versions, as in tests/vm/kernels.toml; all if none is given
         kernels: Vec<String>,

@@ -1,4 +1,4 @@
-//! `cargo xtask vm [KERNEL…]`: the kernel tests on the kernels of other Debian releases.
+//! `cargo xtask vm [KERNEL…]`: the kernel tests on the kernels of other releases of Debian and Ubuntu.
 //!
 //! Each kernel is booted in an emulator with nothing but the tests in its memory. The tests run
 //! here first: that builds the programs which they trace. Nothing of a guest is installed here.

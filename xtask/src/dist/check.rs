@@ -10,11 +10,14 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 
 use super::Release;
+use crate::archive::Archive;
 use crate::files::emptied;
 use crate::{packages, process, vm};
 
-const PACKAGES: &[&str] = &["bash", "debootstrap", "libcap2-bin", "podman", "python3", "rpm", "runc", "util-linux"];
-const SUITES: [&str; 2] = ["bookworm", "trixie"];
+const PACKAGES: &[&str] =
+    &["bash", "debian-archive-keyring", "debootstrap", "libcap2-bin", "podman", "python3", "rpm", "runc", "util-linux"];
+/// Debian 12 and 13, Ubuntu 22.04 and 24.04.
+const SUITES: [&str; 4] = ["bookworm", "trixie", "jammy", "noble"];
 /// Files that package managers keep for themselves.
 const KEPT: [&str; 7] =
     ["/var/lib/dpkg/", "/var/lib/rpm", "/var/log/", "/etc/group-", "/etc/gshadow-", "/etc/.pwd.lock", "/var/cache/"];
@@ -74,12 +77,15 @@ impl Release {
     }
 }
 
-/// A clean tree of a Debian release, made once and copied.
+/// A clean tree of a release, made once and copied.
 fn tree(release: &Release, suite: &str) -> Result<PathBuf> {
     let clean = release.file("trees").join(suite);
     if !clean.join("etc/passwd").exists() {
         emptied(clean.clone())?;
-        process::run(Command::new("debootstrap").args(["--variant=minbase", suite]).arg(&clean))?;
+        let archive = Archive::of(suite);
+        let mut debootstrap = Command::new("debootstrap");
+        debootstrap.arg("--variant=minbase").arg(format!("--keyring={}", archive.keys()?.display())).arg(suite);
+        process::run(debootstrap.arg(&clean).args([archive.address(), archive.script()]))?;
     }
     let copy = release.file("checked");
     if copy.exists() {

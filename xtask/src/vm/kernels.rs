@@ -18,9 +18,9 @@ pub struct Matrix {
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
-    /// The version, as far as Debian keeps it.
+    /// The version, as far as its suite keeps it.
     pub name: String,
-    /// Debian's suite that has it.
+    /// The suite of Debian or Ubuntu that has it.
     pub suite: String,
     /// How rtrace attaches its probes; `None` where it must refuse.
     pub mechanism: Option<String>,

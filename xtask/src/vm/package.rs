@@ -1,4 +1,4 @@
-//! Kernels out of Debian's packages: fetched by apt, which checks their signatures, and unpacked,
+//! Kernels out of the packages of Debian and Ubuntu: fetched by apt, which checks their signatures, and unpacked,
 //! not installed. apt works in folders of its own and leaves this machine's alone.
 
 use std::fs;
@@ -8,11 +8,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::kernels::Kernel;
+use crate::archive::Archive;
 use crate::process;
-
-/// Always depends on the newest kernel of a suite.
-const NEWEST: &str = "linux-image-cloud-amd64";
-const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// The kernel's image, kept between runs; its folder is to be removed to get a newer one.
 pub fn fetch(kernel: &Kernel) -> Result<PathBuf> {
@@ -32,12 +29,15 @@ pub fn fetch(kernel: &Kernel) -> Result<PathBuf> {
 /// apt, for one suite.
 struct Apt {
     folder: PathBuf,
+    archive: Archive,
 }
 
 impl Apt {
     fn prepare(folder: &Path, suite: &str) -> Result<Apt> {
         let folder = folder.join("apt");
-        let source = format!("deb [arch=amd64 signed-by={KEYS}] http://deb.debian.org/debian {suite} main\n");
+        let archive = Archive::of(suite);
+        let (address, keys) = (archive.address(), archive.keys()?);
+        let source = format!("deb [arch=amd64 signed-by={}] {address} {suite} main\n", keys.display());
         let write = || {
             fs::create_dir_all(folder.join("state/lists/partial"))?;
             fs::create_dir_all(folder.join("cache/archives/partial"))?;
@@ -45,7 +45,7 @@ impl Apt {
             fs::write(folder.join("sources.list"), source)
         };
         write().with_context(|| format!("failed to prepare `{}`", folder.display()))?;
-        Ok(Apt { folder })
+        Ok(Apt { folder, archive })
     }
 
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
@@ -66,7 +66,9 @@ impl Apt {
     /// The package with the image of the suite's newest kernel. Since Linux 6.17 it stands behind
     /// another that only has dependencies.
     fn package_of_newest(&self) -> Result<String> {
-        let image = self.dependency(NEWEST, "linux-image-")?.context("failed to find a kernel in the suite")?;
+        let image = self
+            .dependency(self.archive.newest_kernel(), "linux-image-")?
+            .context("failed to find a kernel in the suite")?;
         Ok(self.dependency(&image, "linux-binary-")?.unwrap_or(image))
     }
 
