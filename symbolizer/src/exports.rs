@@ -89,6 +89,18 @@ impl Image {
     /// # Errors
     /// [`Error::Malformed`] when a section header or a symbol table lies outside the file.
     pub fn exports(&self) -> Result<Exports, Error> {
+        self.functions(false)
+    }
+
+    /// The same, with the functions of `.symtab` that the file does not export.
+    ///
+    /// # Errors
+    /// As [`Image::exports`].
+    pub fn all_functions(&self) -> Result<Exports, Error> {
+        self.functions(true)
+    }
+
+    fn functions(&self, takes_all: bool) -> Result<Exports, Error> {
         let mut collector = Collector::new(self);
         if let Some(table) = SymbolTable::dynamic(self)? {
             let exported = |entry: &SymbolEntry| entry.is_defined() && !entry.is_local();
@@ -97,7 +109,7 @@ impl Image {
         let finds_none = collector.candidates.is_empty();
         // Where section headers are damaged, what is loaded still tells of the exported functions.
         let full = SymbolTable::full(self).or_else(|error| if finds_none { Err(error) } else { Ok(None) })?;
-        if (finds_none || self.is_executable())
+        if (takes_all || finds_none || self.is_executable())
             && let Some(table) = full
         {
             let mut file = None;
@@ -457,6 +469,21 @@ mod tests {
                 assert_eq!(named(&exports, name).len(), 1, "{name} {flags:?}");
             }
         }
+    }
+
+    #[test]
+    fn libraries_have_functions_that_they_do_not_export() {
+        let source = r#"
+            static __attribute__((noinline)) int twice(int x) { return x * 2; }
+            __attribute__((visibility("hidden"), noinline)) int hidden(int x) { return twice(x) + 1; }
+            int shown(int x) { return hidden(x) + 1; }
+        "#;
+        let Some(image) = fixture::compile("gcc", source, &["-O1", "-shared", "-fPIC"]) else { return };
+        let (exports, all) = (image.exports().unwrap(), image.all_functions().unwrap());
+        for (name, of_exports) in [("shown", 1), ("hidden", 0), ("twice", 0)] {
+            assert_eq!((named(&exports, name).len(), named(&all, name).len()), (of_exports, 1), "{name}");
+        }
+        assert_eq!(named(&all, "shown"), named(&exports, "shown"));
     }
 
     #[test]

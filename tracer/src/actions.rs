@@ -12,7 +12,7 @@ use std::time::Duration;
 use rtrace_bpf::wire::MomentRecord;
 use rtrace_bpf::{ENTER, Error, LEAVE, Programs};
 use rtrace_model::Region;
-use rtrace_plan::{SelectedFunction, Selector};
+use rtrace_plan::Pattern;
 
 use crate::host;
 use crate::target::user::{self, User};
@@ -26,7 +26,7 @@ const MOST_DELAYS: usize = 1 << 16;
 /// Something to do when a function enters or leaves.
 #[derive(Clone, Debug)]
 pub struct RegionAction {
-    function: Selector,
+    function: Pattern,
     moment: u32,
     what: Deed,
     outcome: Arc<Mutex<ActionOutcome>>,
@@ -134,8 +134,7 @@ impl<'a> Actions<'a> {
     /// There is no room for more.
     pub fn choose(&self, regions: &[Region]) -> Result<(), Error> {
         for region in regions {
-            let function = SelectedFunction::named(&region.name);
-            let is_meant = |&place: &usize| self.actions[place].function.selects(&function);
+            let is_meant = |&place: &usize| self.actions[place].function.matches(&region.name);
             let places: Vec<usize> = (0..self.actions.len()).filter(is_meant).collect();
             let moments = places.iter().fold(0, |moments, &place| moments | self.actions[place].moment);
             if moments != 0 {

@@ -27,6 +27,8 @@ pub struct Options {
     pub filter: Option<Arc<Filter>>,
     /// Bytes of code that a function has at least, if its size is known.
     pub min_size: u64,
+    /// Whether functions are traced that a library does not export, where symbols name them.
+    pub statics: bool,
     /// Functions within whose calls others are recorded; everywhere if there are none.
     pub within: Vec<Selector>,
     /// How returns are detected.
@@ -83,6 +85,7 @@ impl Default for Options {
             exclude: Vec::new(),
             filter: None,
             min_size: 0,
+            statics: false,
             within: Vec::new(),
             exit: ExitPolicy::ReturnSite,
             counters: Vec::new(),

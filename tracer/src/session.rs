@@ -67,14 +67,15 @@ impl<'a> TracedProgram<'a> {
         }
     }
 
-    /// Its libraries that these patterns choose.
+    /// Its libraries that are wanted.
     ///
     /// # Errors
     /// It must not be traced, cannot be looked at, or has no such library.
-    pub fn target(self, patterns: &[String]) -> Result<Target, target::Error> {
+    pub fn target(self, options: &Options) -> Result<Target, target::Error> {
+        let wanted = target::Wanted { patterns: &options.libraries, statics: options.statics };
         match self {
-            TracedProgram::Running(pids) => target::of_processes(pids, patterns),
-            TracedProgram::Command(words) => target::of_command(words, patterns),
+            TracedProgram::Running(pids) => target::of_processes(pids, wanted),
+            TracedProgram::Command(words) => target::of_command(words, wanted),
         }
     }
 }
@@ -185,6 +186,7 @@ pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Tr
         exclude: options.exclude.clone(),
         filter: options.filter.clone(),
         min_size: options.min_size,
+        statics: options.statics,
         within: options.within.clone(),
         exit: options.exit,
         emulated,
@@ -268,7 +270,7 @@ impl<'a> FoundTarget<'a> {
         }
         let libraries = &options.libraries;
         let (target, able) = thread::scope(|scope| {
-            let finding = scope.spawn(|| program.target(libraries));
+            let finding = scope.spawn(|| program.target(options));
             let able = mechanism().map(|mechanism| (mechanism, plan_options(options, Some(mechanism), program)));
             (finding.join().unwrap_or_else(|panic| resume_unwind(panic)), able)
         });

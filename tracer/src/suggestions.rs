@@ -112,7 +112,7 @@ fn any(source: &LibrarySource, is_such: impl Fn(&SelectedFunction<'_>) -> bool) 
         implementations.filter_map(|known| Some((source.exports.functions.get(known.function)?, known.address)));
     let mut all = functions.map(|function| (function, function.address)).chain(implementations);
     all.any(|(function, address)| is_such(&source.subject(function, address)))
-        || source.exports.refused.iter().any(|refused| is_such(&SelectedFunction::named(&refused.name)))
+        || source.exports.refused.iter().any(|refused| is_such(&source.symbol(&refused.name)))
 }
 
 /// The functions of libraries whose names resemble a pattern, as they are selected.

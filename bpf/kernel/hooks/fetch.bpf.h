@@ -245,6 +245,9 @@ static long fetch_step(u32 step, struct fetching *call)
 	case RT_FETCH_NUMBER:
 		value = fetch->number;
 		break;
+	case RT_FETCH_CPU:
+		value = fetch->number ? bpf_get_numa_node_id() : bpf_get_smp_processor_id();
+		break;
 	case RT_FETCH_TAGGED:
 	case RT_FETCH_SHIFT:
 		value = word >> (fetch->number & 63);

@@ -349,7 +349,8 @@ enum rt_fetch_op {
 	 * byte of `number`.
 	 */
 	RT_FETCH_TAGGED = 15,
-	RT_FETCH_OPS = 16,
+	RT_FETCH_CPU = 16, /* the CPU on which the thread runs; the NUMA node of that CPU if `number` is not 0 */
+	RT_FETCH_OPS = 17,
 };
 
 /* How a fetch treats what it has got: bits of `flags`. */

@@ -101,6 +101,84 @@ fn only_what_a_function_calls_is_recorded() {
     assert!(refused.status.code() == Some(1) && said.contains("--within"), "{said}");
 }
 
+/// 40 rounds on two CPUs in turn, or on one where there is no other: each calls `shown` once, which calls `hidden` ten times.
+const INNER: [&str; 2] = [
+    r#"
+static __attribute__((noinline)) int twice(int x) { __asm__ volatile("" : "+r"(x)); return x * 2; }
+__attribute__((visibility("hidden"), noinline)) int hidden(int x) { return twice(x) + 1; }
+int shown(int x) { for (int i = 0; i < 10; i++) x = hidden(x); return x; }
+"#,
+    r#"
+#define _GNU_SOURCE
+#include <sched.h>
+int shown(int x);
+int main(void)
+{
+	for (int i = 0; i < 40; i++) {
+		cpu_set_t set;
+		CPU_ZERO(&set);
+		CPU_SET(i % 2, &set);
+		sched_setaffinity(0, sizeof(set), &set);
+		shown(i);
+	}
+	return 0;
+}
+"#,
+];
+
+fn inner() -> PathBuf {
+    let library: &[&str] = &["-O1", "-shared", "-fPIC"];
+    target::compile_texts(&[(INNER[0], "libinner.so", library), (INNER[1], "inner", &["-O1"])]).join("inner")
+}
+
+#[test]
+fn functions_that_a_library_does_not_export_are_traced_if_asked_for() {
+    let Some(_turn) = Turn::take() else { return };
+    let program = inner();
+    let calls = |options: &[&str]| {
+        let options: Vec<String> = ["--lib", "libinner.so"].iter().chain(options).map(|&s| s.to_owned()).collect();
+        let (_, recording) = rtrace::run(&options, &Command::new(&program));
+        assert!(recording.summary().is_complete(), "{}", recording.summary());
+        let of = |name: &str| {
+            let region = recording.regions().iter().find(|region| region.name == name)?;
+            Some(recording.calls_by_region().get(&region.id).copied().unwrap_or(0))
+        };
+        ["shown", "hidden", "twice"].map(of)
+    };
+    assert_eq!(calls(&[]), [Some(40), None, None]);
+    assert_eq!(calls(&["--static"]), [Some(40), Some(400), Some(400)]);
+    assert_eq!(calls(&["--static", "--func", "lib:libinner.so:t*"]), [None, None, Some(400)]);
+}
+
+#[test]
+fn calls_have_the_cpus_on_which_they_began_and_ended() {
+    let Some(_turn) = Turn::take() else { return };
+    let program = inner();
+    let scratch = TempDir::new().unwrap();
+    let directory = scratch.path().join("trace");
+    let options = ["--lib", "libinner.so", "--args", "shown(cpu, last=>cpu, numa_node)"].map(str::to_owned);
+    rtrace::record(&options, &Command::new(&program), &directory);
+    let rows = |by: &str| -> Vec<(String, u64)> {
+        let mut report = rtrace::command();
+        let report = report.arg("report").arg(&directory).args(["--by", by, "--json"]).output().unwrap();
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        let key = by.trim_start_matches("arg:");
+        let row = |row: &Value| (row[key].to_string().replace('"', ""), row["calls"].as_u64().unwrap());
+        report["rows"].as_array().unwrap().iter().map(row).collect()
+    };
+    // The program is on the CPU that it has chosen last, which stays where it may not choose.
+    let expected = match std::thread::available_parallelism().unwrap().get() {
+        1 => vec![("0".to_owned(), 40)],
+        _ => vec![("0".to_owned(), 20), ("1".to_owned(), 20)],
+    };
+    for by in ["arg:cpu", "arg:last"] {
+        let mut found = rows(by);
+        found.sort();
+        assert_eq!(found, expected, "{by}");
+    }
+    assert_eq!(rows("arg:numa_node").iter().map(|(_, calls)| calls).sum::<u64>(), 40);
+}
+
 /// Of each 100 rounds, half leave `gate` by a return and half by a jump, past `leaf` and onto it.
 const JUMPS: &str = r#"
 #include <setjmp.h>

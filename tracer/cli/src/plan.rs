@@ -37,7 +37,7 @@ pub fn plan(options: &PlanArgs, verbose: bool) -> anyhow::Result<Outcome> {
     let stubs = may_have_stubs(options);
     let request = options.values.request().map(|request| Request { stubs, ..request });
     let book = request.as_ref().map(Book::open).transpose()?;
-    let mut target = program.target(&how.libraries)?;
+    let mut target = program.target(&how)?;
     let mechanism = session::mechanism().ok();
     let plan_options = plan::PlanOptions { stubs, ..session::plan_options(&how, mechanism, program) };
     record::say_unknown_sources(&source_files::read(&mut target.libraries, &plan_options)?);

@@ -102,6 +102,10 @@ fn selects(selector: &Selector, site: &CallSite) -> bool {
         Selector::Source(pattern) => {
             site.source.as_ref().is_some_and(|source| pattern.matches(&normal_path(&source.file)))
         }
+        Selector::Library(library, selector) => {
+            let name = site.file.as_ref().and_then(|file| file.rsplit('/').next());
+            name.is_some_and(|name| library.is_match(name)) && selects(selector, site)
+        }
     }
 }
 

@@ -141,6 +141,8 @@ pub struct PlanOptions {
     pub filter: Option<Arc<Filter>>,
     /// No function whose code is known to have fewer bytes.
     pub min_size: u64,
+    /// Functions of libraries that are loaded later are asked for though these do not export them.
+    pub statics: bool,
     /// Only calls are recorded within those of functions that one of these selects; all, where there is none. These
     /// functions are asked for, too.
     pub within: Vec<Selector>,
@@ -176,10 +178,7 @@ impl PlanOptions {
 
     /// The name by which people see a function: that by which they have asked for it.
     fn name_of(&self, function: &Function) -> String {
-        let names = self.include.iter().filter_map(|selector| match selector {
-            Selector::Name(pattern) => Some(pattern),
-            Selector::Source(_) => None,
-        });
+        let names = self.include.iter().filter_map(Selector::names);
         let shown = function.shown();
         let mut asked: Vec<&Symbol> = Vec::new();
         for pattern in names {
@@ -239,7 +238,17 @@ impl LibrarySource {
 
     /// What a function is selected by, if its code is at this address.
     pub fn subject<'a>(&'a self, function: &'a Function, address: u64) -> SelectedFunction<'a> {
-        SelectedFunction::new(function, self.sources.as_ref().and_then(|sources| sources.of(address)))
+        let source = self.sources.as_ref().and_then(|sources| sources.of(address));
+        SelectedFunction { library: Some(self.file_name()), ..SelectedFunction::new(function, source) }
+    }
+
+    /// The same for a symbol that is taken for no function.
+    pub fn symbol<'a>(&'a self, name: &'a str) -> SelectedFunction<'a> {
+        SelectedFunction { library: Some(self.file_name()), ..SelectedFunction::named(name) }
+    }
+
+    fn file_name(&self) -> &str {
+        self.library.path.rsplit('/').next().unwrap_or_default()
     }
 
     /// Where code of its functions begins, in the file's own terms.

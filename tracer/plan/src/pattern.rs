@@ -8,6 +8,8 @@ use rtrace_model::names;
 
 /// What begins a pattern of source files.
 pub(crate) const SOURCE: &str = "src:";
+/// What begins a pattern for functions of one library.
+pub(crate) const LIBRARY: &str = "lib:";
 /// What compilers append to the names of copies of functions.
 const COPIES: [&str; 4] = [".constprop.", ".isra.", ".lto_priv.", ".llvm."];
 /// Compiled patterns larger than this many bytes are refused.
@@ -51,9 +53,15 @@ pub enum PatternError {
         /// Why.
         source: regex::Error,
     },
-    /// Source files, where only names are known.
-    #[error("failed to read the pattern `{text}`: only functions of a library are selected by their source files")]
+    /// Source files or libraries, where only names are known.
+    #[error("failed to read the pattern `{text}`: here functions are selected by name alone")]
     Source {
+        /// The pattern.
+        text: String,
+    },
+    /// A library without a pattern for its functions.
+    #[error("failed to read the pattern `{text}`: write lib:LIB:PATTERN")]
+    Library {
         /// The pattern.
         text: String,
     },
@@ -70,7 +78,7 @@ impl FromStr for Pattern {
         let kind = match text.strip_prefix("re:").or(between_slashes) {
             Some(expression) => PatternKind::Regex(regex(expression, text)?),
             None if text.is_empty() => return Err(PatternError::Empty),
-            None if source(text).is_some() => {
+            None if behind(SOURCE, text).or(behind(LIBRARY, text)).is_some() => {
                 return Err(PatternError::Source { text: text.to_owned() });
             }
             None if text.contains(['*', '?']) => PatternKind::Glob(glob(text)?),
@@ -80,9 +88,9 @@ impl FromStr for Pattern {
     }
 }
 
-/// What is behind the `src:` of a pattern of source files. `src::f` is a function.
-pub(crate) fn source(text: &str) -> Option<&str> {
-    text.strip_prefix(SOURCE).filter(|rest| !rest.starts_with(':'))
+/// What is behind the word that a pattern begins with, such as `src:`. `src::f` is a function.
+pub(crate) fn behind<'t>(word: &str, text: &'t str) -> Option<&'t str> {
+    text.strip_prefix(word).filter(|rest| !rest.starts_with(':'))
 }
 
 /// Whether a name is that of a function of the source, by what follows that there: nothing, the arguments of its template, its

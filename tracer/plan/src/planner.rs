@@ -19,7 +19,7 @@ use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 use super::entries::Entries;
 use super::jump::{self, JumpFunctions};
 use super::reason::Reason;
-use super::{EntrySite, LibrarySource, PlanOptions, PlannedRegion, Refusal, SelectedFunction, deny};
+use super::{EntrySite, LibrarySource, PlanOptions, PlannedRegion, Refusal, deny};
 use rtrace_symbolizer::parts::{self, FileParts};
 
 /// A function that was asked for: one address of code.
@@ -198,7 +198,7 @@ impl<'a> Planner<'a> {
         let source = self.source;
         let (mut candidates, mut refused) = (BTreeMap::new(), Vec::new());
         for symbol in &source.exports.refused {
-            if self.options.selects(&SelectedFunction::named(&symbol.name)) {
+            if self.options.selects(&source.symbol(&symbol.name)) {
                 refused.push(Refusal { name: symbol.name.clone(), reason: Reason::Symbol(symbol.reason) });
             }
         }

@@ -6,7 +6,7 @@ use globset::GlobMatcher;
 use regex::Regex;
 use rtrace_symbolizer::{Function, Symbol};
 
-use super::pattern::{self, Pattern, PatternError, SOURCE};
+use super::pattern::{self, LIBRARY, Pattern, PatternError, SOURCE};
 
 /// What is known of a function when it is selected.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub struct SelectedFunction<'a> {
     pub symbols: &'a [Symbol],
     /// The source file of its definition, where that is known.
     pub source: Option<&'a str>,
+    /// The file name of its library, where that is known.
+    pub library: Option<&'a str>,
     /// Bytes of its code, where that is known.
     pub size: Option<u64>,
 }
@@ -31,6 +33,7 @@ impl<'a> SelectedFunction<'a> {
             mark: &function.mark,
             symbols: &function.symbols,
             source,
+            library: None,
             // The size of an IFUNC is that of the code which chooses the function.
             size: Some(function.size).filter(|&size| size > 0 && !function.ifunc),
         }
@@ -38,7 +41,7 @@ impl<'a> SelectedFunction<'a> {
 
     /// One of which nothing but its name is known.
     pub fn named(name: &'a str) -> SelectedFunction<'a> {
-        SelectedFunction { name, mark: "", symbols: &[], source: None, size: None }
+        SelectedFunction { name, mark: "", symbols: &[], source: None, library: None, size: None }
     }
 
     /// Its names as the linker has them.
@@ -48,20 +51,30 @@ impl<'a> SelectedFunction<'a> {
     }
 }
 
-/// Selects functions by name, or, where it begins with `src:`, by the source file of their definition.
+/// Selects functions by name, or, where it begins with `src:`, by the source file of their definition. Behind `lib:LIB:`
+/// it selects only those of a library.
 #[derive(Clone, Debug)]
 pub enum Selector {
     /// By any of their names.
     Name(Pattern),
     /// By the source file of their definition.
     Source(SourcePattern),
+    /// Those of a library whose file name matches that the selector selects.
+    Library(GlobMatcher, Box<Selector>),
 }
 
 impl FromStr for Selector {
     type Err = PatternError;
 
     fn from_str(text: &str) -> Result<Selector, PatternError> {
-        match pattern::source(text) {
+        if let Some(rest) = pattern::behind(LIBRARY, text) {
+            let parts = rest.split_once(':').filter(|(library, _)| !library.is_empty());
+            let (library, functions) = parts.ok_or_else(|| PatternError::Library { text: text.to_owned() })?;
+            // `libz.so` is that in each version, as for `--lib`.
+            let versions = format!("{{{library},{library}.*}}");
+            return Ok(Selector::Library(pattern::glob(&versions)?, Box::new(functions.parse()?)));
+        }
+        match pattern::behind(SOURCE, text) {
             Some(pattern) => Ok(Selector::Source(pattern.parse()?)),
             None => Ok(Selector::Name(text.parse()?)),
         }
@@ -71,15 +84,25 @@ impl FromStr for Selector {
 impl Selector {
     /// Whether it takes source files to decide.
     pub fn is_of_source(&self) -> bool {
-        matches!(self, Selector::Source(_))
+        match self {
+            Selector::Name(_) => false,
+            Selector::Source(_) => true,
+            Selector::Library(_, selector) => selector.is_of_source(),
+        }
+    }
+
+    /// The names that it selects, where it selects by name.
+    pub fn names(&self) -> Option<&Pattern> {
+        match self {
+            Selector::Name(pattern) => Some(pattern),
+            Selector::Source(_) => None,
+            Selector::Library(_, selector) => selector.names(),
+        }
     }
 
     /// What was asked for, of functions by name.
     pub fn text(&self) -> String {
-        match self {
-            Selector::Name(pattern) => pattern.text(),
-            Selector::Source(_) => SOURCE.to_owned(),
-        }
+        self.names().map_or_else(|| SOURCE.to_owned(), Pattern::text)
     }
 
     /// Whether it selects a function.
@@ -91,6 +114,9 @@ impl Selector {
                     || (!function.mark.is_empty() && pattern.matches(&[function.name, function.mark].concat()))
             }
             Selector::Source(pattern) => function.source.is_some_and(|source| pattern.matches(source)),
+            Selector::Library(library, selector) => {
+                function.library.is_some_and(|name| library.is_match(name)) && selector.selects(function)
+            }
         }
     }
 }
@@ -166,6 +192,23 @@ mod tests {
         }
         assert!(selects("src:step.c", "f", Some("step.c")), "a path without a folder");
         assert!(!selects("src:*", "f", None), "a file that is not known matches nothing");
+    }
+
+    #[test]
+    fn functions_of_one_library_are_selected() {
+        let of = |selector: &str, library: &str, name: &str| {
+            let function = SelectedFunction { library: Some(library), ..SelectedFunction::named(name) };
+            selector.parse::<Selector>().unwrap().selects(&function)
+        };
+        for selector in ["lib:libz.so:crc*", "lib:libz*:/^crc/", "lib:libz:crc32", "lib:libz.so.1:crc32"] {
+            assert!(of(selector, "libz.so.1", "crc32"), "{selector}");
+            assert!(!of(selector, "libpng.so.1", "crc32") && !of(selector, "libz.so.1", "deflate"), "{selector}");
+        }
+        assert!(!of("lib:libz.so.1:*", "libz.so.10", "crc32"));
+        assert!(!selects("lib:libz.so:*", "crc32", None), "a library that is not known matches nothing");
+        assert!(selects("lib::f(int)", "lib::f(int)", None), "a function of a namespace of that name");
+        assert!("lib:libz.so:src:*.c".parse::<Selector>().unwrap().is_of_source());
+        assert!("lib:libz.so".parse::<Selector>().unwrap_err().to_string().contains("lib:LIB:PATTERN"));
     }
 
     #[test]

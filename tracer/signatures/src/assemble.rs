@@ -195,7 +195,9 @@ impl Nodes {
                     StackItem::Node(node) => [Some(left), Some(u8::try_from(node).ok()?)],
                 }
             }
-            OpCode::Register | OpCode::Stack | OpCode::Result | OpCode::ErrnoAddress | OpCode::Vector => [None; 2],
+            OpCode::Register | OpCode::Stack | OpCode::Result | OpCode::ErrnoAddress | OpCode::Vector | OpCode::Cpu => {
+                [None; 2]
+            }
         };
         Some(StackItem::Node(self.add(op, operands)))
     }

@@ -193,6 +193,7 @@ impl Book {
         match page.state {
             BookState::Unasked => return Ok(Lookup::Unasked),
             BookState::Changed => return Ok(Lookup::Nothing(NotKnown::Changed)),
+            BookState::Asked if page.asks_only_where() => return page.raw(page.columns),
             BookState::Asked => {}
         }
         let definition = found.iter().find_map(|found| found.definitions.get(&function.address));
@@ -209,10 +210,7 @@ impl Book {
             (None, None) => match declarations.next().filter(|_| refused.is_none()) {
                 Some(Some(declared)) => declared.clone(),
                 Some(None) => return Ok(Lookup::Nothing(NotKnown::Contradiction)),
-                None if self.selection.raw => {
-                    let (signature, program) = describe::raw(page.name);
-                    return Ok(Lookup::Signature(Box::new(signature), program));
-                }
+                None if self.selection.raw => return page.raw(None),
                 None => return Ok(Lookup::Nothing(refused.copied().unwrap_or(NotKnown::Silence))),
             },
         };
@@ -274,10 +272,23 @@ impl Page<'_> {
         self.entry.is_some_and(|(table, entry)| matches!(table.source(entry), SaidBy::File(..)))
     }
 
+    /// Whether nothing is asked for but where calls run, for which nothing needs to be known of the function.
+    fn asks_only_where(&self) -> bool {
+        self.columns
+            .is_some_and(|columns| !columns.is_empty() && columns.iter().all(|wanted| wanted.running().is_some()))
+    }
+
+    /// What there is of a function of which nothing is known.
+    fn raw(&self, columns: Option<&[Wanted]>) -> Result<Lookup, Error> {
+        let (signature, program) = describe::raw(self.name, columns)
+            .map_err(|message| Error::Selection { selection: self.name.to_owned(), message })?;
+        Ok(Lookup::Signature(Box::new(signature), program))
+    }
+
     /// Whether debug information is to say something: the parameters, or whether the user is right.
     fn needs_debug_information(&self) -> bool {
         let has_prototype = self.entry.is_some_and(|(_, entry)| entry.c.is_some());
-        self.state == BookState::Asked && (!has_prototype || self.is_users())
+        self.state == BookState::Asked && !self.asks_only_where() && (!has_prototype || self.is_users())
     }
 
     /// How many pointers its captures follow.

@@ -3,6 +3,7 @@
 //! | capture | means |
 //! |---|---|
 //! | `count`, `result`, `errno` | an argument, the result, the thread's error number |
+//! | `cpu`, `>cpu`, `numa_node` | the CPU on which the call begins, and on which it ends; the CPU's NUMA node |
 //! | `*m` | what the pointer `m` points to when the function begins |
 //! | `>out` | what the pointer `out` points to when the function has returned |
 //! | `a->b.c[2]` | members and elements, when the function begins; with `>` before it, when it has returned |
@@ -19,6 +20,8 @@ use crate::{At, Cause, ColumnType, ListElement, MOST_TEXT, Op, OpCode, Type, Wid
 
 /// More steps than this are a mistake.
 const MOST_STEPS: usize = 8;
+/// Where a call runs, by the number by which the kernel side knows it.
+pub const RUNNING: [(&str, i32); 2] = [("cpu", 0), ("numa_node", 1)];
 
 /// A capture as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +86,13 @@ impl Wanted {
     pub fn member(name: &str, member: &str) -> Wanted {
         let steps = vec![WantedStep::Member(member.to_owned())];
         Wanted { steps, name: format!("{name}_{member}"), ..Wanted::plain(name) }
+    }
+
+    /// The operation that reads where the call runs, if that is asked for: it takes no signature.
+    pub fn running(&self) -> Option<Op> {
+        let is_bare = self.steps.is_empty() && self.cast.is_none();
+        let (_, number) = RUNNING.into_iter().find(|(name, _)| is_bare && *name == self.root)?;
+        Some(Op::new(OpCode::Cpu, number, Width { bytes: 4, signed: false }, self.at))
     }
 
     /// Whether it is a parameter, or the result, as it is.

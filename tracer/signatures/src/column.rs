@@ -266,6 +266,8 @@ pub enum OpCode {
     /// Pops a word of 32 bits, and pushes it shifted right by the low byte of the number, then cut, if its highest byte is
     /// the next byte of the number. Else the value is not there.
     Tagged = 15,
+    /// Pushes the number of the CPU on which the thread runs; of its NUMA node if the number is not 0.
+    Cpu = 16,
 }
 
 impl Op {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use rtrace_model::{FunctionEvent, Role};
 
-use crate::capture::{CaptureFault, Wanted};
+use crate::capture::{CaptureFault, RUNNING, Wanted};
 use crate::description::Description;
 use crate::prototype::Declared;
 use crate::read::ValuePlace;
@@ -177,6 +177,9 @@ impl DescribedFunction {
     }
 
     fn fetch(&self, wanted: &Wanted, wish: &Wish) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
+        if let Some(op) = wanted.running() {
+            return Ok((ColumnType::Unsigned(4), vec![op], op.at));
+        }
         let (root, c_type) = self.root(&wanted.root).map_err(CaptureFault::Wrong)?;
         let param = |name: &str| self.root(name).map(|(place, _)| place);
         let fetched = wanted.fetch(&root, wish.dialect.parts.get(c_type), &param)?;
@@ -237,6 +240,7 @@ impl CapturedColumns {
         }
         let c_type = match function.params.iter().find(|param| param.name == wanted.root) {
             Some(param) => param.c_type.clone(),
+            None if wanted.running().is_some() => "int".to_owned(),
             None => function.result.as_ref().map(Type::to_string).unwrap_or_default(),
         };
         let is_same = |name: &str| name.eq_ignore_ascii_case(&wanted.name);
@@ -288,7 +292,10 @@ impl CapturedColumns {
 }
 
 /// The signature of a function of which nothing is known: the registers of the first six integer arguments.
-pub fn raw(name: &str) -> (Signature, FetchProgram) {
+///
+/// # Errors
+/// As [`describe`]; none without columns, as six registers and a result have a name each, and room.
+pub fn raw(name: &str, columns: Option<&[Wanted]>) -> Result<(Signature, FetchProgram), String> {
     let word = || Type::Integer { bytes: 8, signed: false };
     let param = |_| Declared { name: None, ctype: word(), c_type: "?".to_owned() };
     let description = Description {
@@ -298,9 +305,13 @@ pub fn raw(name: &str) -> (Signature, FetchProgram) {
         by_reference: false,
         source: SaidBy::Raw,
     };
-    let wish = Wish { columns: None, entry: None, dialect: &Dialect::default(), no_strings: false, stubs: false };
-    // Six registers and a result have a name each, and room.
-    describe(name, description, &wish).unwrap_or_else(|_| unreachable!("six registers make a signature"))
+    let wish = Wish { columns, entry: None, dialect: &Dialect::default(), no_strings: false, stubs: false };
+    describe(name, description, &wish)
+}
+
+/// Whether something that is no parameter is called so.
+fn is_taken(name: &str) -> bool {
+    TAKEN.contains(&name) || RUNNING.iter().any(|(known, _)| *known == name)
 }
 
 /// The names of parameters, each once: `argN` if its name is unknown.
@@ -308,7 +319,7 @@ fn names(params: &[Declared]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (number, param) in params.iter().enumerate() {
         let mut name = match &param.name {
-            Some(name) if TAKEN.contains(&name.as_str()) => format!("arg_{name}"),
+            Some(name) if is_taken(name) => format!("arg_{name}"),
             Some(name) if !name.is_empty() => name.clone(),
             _ => format!("arg{}", number + 1),
         };

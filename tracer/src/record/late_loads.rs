@@ -31,7 +31,7 @@ use crate::target::mapped_files::MappedFiles;
 use crate::target::mapping_history::MappingHistory;
 use crate::target::privilege;
 use crate::target::source_files;
-use crate::target::{self, Target};
+use crate::target::{self, Target, Wanted};
 
 /// Longest time without a look at what the recorder says.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -268,7 +268,7 @@ impl LateLoads {
         }
         let likeness = self.originals.likeness(mapping, history);
         if likeness == Likeness::Copy {
-            target = target::copied(mapping, &mut self.known, self.next_library);
+            target = target::copied(mapping, self.options.statics, &mut self.known, self.next_library);
         }
         if likeness != Likeness::Other && target.libraries.is_empty() {
             let library = text_of_os(&mapping.path).into_owned();
@@ -280,7 +280,8 @@ impl LateLoads {
     /// The library that a process has mapped, if it is not known yet. Of one out of reach, as its process has ended, no
     /// more is known than that it was there.
     fn mapped(&mut self, mapping: &CodeMapping, channels: &Channels) -> Target {
-        let target = target::mapped(mapping, &self.patterns, &mut self.known, self.next_library);
+        let wanted = Wanted { patterns: &self.patterns, statics: self.options.statics };
+        let target = target::mapped(mapping, wanted, &mut self.known, self.next_library);
         let is_gone = privilege::check_process(mapping.pid).is_err();
         if target.libraries.is_empty() && is_gone && !mapping.path.exists() {
             let library = text_of_os(&mapping.path).into_owned();
@@ -291,7 +292,8 @@ impl LateLoads {
 
     /// Looks at all that the processes map.
     fn look(&mut self, pids: &[u32], since: Timestamp, channels: &Channels) {
-        let target = target::late_loads(pids, &self.patterns, &mut self.known, self.next_library);
+        let wanted = Wanted { patterns: &self.patterns, statics: self.options.statics };
+        let target = target::late_loads(pids, wanted, &mut self.known, self.next_library);
         self.tell(target, since, channels);
     }
 

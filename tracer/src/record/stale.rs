@@ -136,8 +136,8 @@ impl ProbePlaces {
     fn of(module: &Module, emulated: Emulation) -> Option<ProbePlaces> {
         let file = (module.device, module.inode);
         let path = module.open_path();
-        let image = Arc::new(Image::open(&path).ok()?);
-        let exports = image.exports().ok()?;
+        let image = Arc::new(Image::open(&path).ok()?.with_debug_symbols(&module.path));
+        let exports = image.all_functions().ok()?;
         let jumps = jump::of(&image).into_keys().filter_map(|address| image.file_offset(address));
         let mut entries: BTreeSet<u64> = jumps.collect();
         let (device, inode) = file;

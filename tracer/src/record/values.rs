@@ -377,6 +377,7 @@ mod tests {
             (OpCode::ErrnoAddress, FetchCode::RT_FETCH_VARIABLE),
             (OpCode::Vector, FetchCode::RT_FETCH_VECTOR),
             (OpCode::Tagged, FetchCode::RT_FETCH_TAGGED),
+            (OpCode::Cpu, FetchCode::RT_FETCH_CPU),
         ];
         assert!(pairs.iter().all(|(ours, theirs)| *ours as u32 == theirs.0));
     }

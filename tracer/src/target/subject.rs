@@ -43,6 +43,15 @@ pub struct Target {
     pub remarks: Vec<String>,
 }
 
+/// Which libraries are chosen, and which of their functions.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Names, paths or globs.
+    pub patterns: &'a [String],
+    /// Whether functions that a library does not export are meant, too.
+    pub statics: bool,
+}
+
 /// Why a target cannot be found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -114,7 +123,7 @@ impl Error {
 ///
 /// # Errors
 /// A process cannot be inspected, or runs under a translator, or a pattern names nothing that any of them maps.
-pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> {
+pub fn of_processes(pids: &[u32], wanted: Wanted<'_>) -> Result<Target, Error> {
     pids.iter().try_for_each(|&pid| translators::check_process(pid))?;
     let mut modules = Vec::new();
     for &pid in pids {
@@ -123,7 +132,7 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         modules.extend(mapped.into_iter().map(|module| (program == Some(module_id(&module)), module)));
     }
     let mut files = BTreeMap::<(u64, u64), ChosenFile<'_>>::new();
-    for pattern in patterns {
+    for pattern in wanted.patterns {
         let is_chosen = |is_program: bool, module: &Module| match pattern.as_str() {
             EXECUTABLE => is_program,
             _ => module.is_named(pattern),
@@ -155,7 +164,7 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
 
     let mapped = modules.iter().map(|(_, module)| module_file(module));
     let chosen = files.iter().map(|(&id, file)| (id, file.name(), file.path()));
-    let images = ImageCache::read(mapped.chain(chosen), |id| files.contains_key(id));
+    let images = ImageCache::read(mapped.chain(chosen), wanted.statics, |id| files.contains_key(id));
     let files: Vec<_> = files.iter().zip(0..).collect();
     let libraries = parallel::map(&files, |&((&id, file), library)| {
         let module = match file {
@@ -257,17 +266,18 @@ fn note_altered<'m>(libraries: &mut [LibrarySource], modules: impl Iterator<Item
 /// are not in `known`, to which they are added. Their ids count up from `first`.
 ///
 /// Processes that have ended, and files that cannot be traced, are passed over.
-pub fn late_loads(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
-    loaded(pids, |module| patterns.iter().any(|pattern| module.is_named(pattern)), known, first)
+pub fn late_loads(pids: &[u32], wanted: Wanted<'_>, known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+    let is_wanted = |module: &Module| wanted.patterns.iter().any(|pattern| module.is_named(pattern));
+    loaded((pids, wanted.statics), is_wanted, known, first)
 }
 
 /// As [`late_loads`], for the one file that was mapped, whatever its name.
-pub fn copied(mapping: &CodeMapping, known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
-    loaded(&[mapping.pid], |module| module_id(module) == mapping.file, known, first)
+pub fn copied(mapping: &CodeMapping, statics: bool, known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+    loaded((&[mapping.pid], statics), |module| module_id(module) == mapping.file, known, first)
 }
 
 fn loaded(
-    pids: &[u32],
+    (pids, statics): (&[u32], bool),
     is_wanted: impl Fn(&Module) -> bool,
     known: &mut HashSet<(u64, u64)>,
     first: LibraryId,
@@ -277,7 +287,7 @@ fn loaded(
     let new: Vec<&Module> = modules.iter().filter(is_new).collect();
     let judged: &[Module] = if new.is_empty() { &[] } else { &modules };
     let is_new = |id: &FileId| new.iter().any(|module| module_id(module) == *id);
-    let images = ImageCache::read(judged.iter().map(module_file), is_new);
+    let images = ImageCache::read(judged.iter().map(module_file), statics, is_new);
     let mut libraries = Vec::new();
     for module in new {
         let library = LibraryId(first.0 + libraries.len() as u32);
@@ -330,8 +340,8 @@ impl ChosenFile<'_> {
 
 /// As [`late_loads`], for a mapping that the kernel told of: also if the process has given it up
 /// again, as the file's path is known.
-pub fn mapped(mapping: &CodeMapping, patterns: &[String], known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
-    let target = late_loads(&[mapping.pid], patterns, known, first);
+pub fn mapped(mapping: &CodeMapping, wanted: Wanted<'_>, known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+    let target = late_loads(&[mapping.pid], wanted, known, first);
     if !target.libraries.is_empty() {
         return target;
     }
@@ -343,7 +353,7 @@ pub fn mapped(mapping: &CodeMapping, patterns: &[String], known: &mut HashSet<(u
         }
         let modules = modules::of_process(mapping.pid).unwrap_or_default();
         let files = modules.iter().map(module_file).chain([(id, &*mapping.path, path.clone())]);
-        let images = ImageCache::read(files, |file| *file == id);
+        let images = ImageCache::read(files, wanted.statics, |file| *file == id);
         if let Ok(source) = images.source(id, first, &mapping.path, path, None) {
             libraries.extend(Some(source).filter(|source| !source.exports.is_empty()));
             break;
@@ -372,7 +382,7 @@ fn places(mapping: &CodeMapping) -> [PathBuf; 2] {
 ///
 /// # Errors
 /// The command cannot be found, or starts a translator, or a pattern names no library on this machine.
-pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, Error> {
+pub fn of_command(command: &[OsString], wanted: Wanted<'_>) -> Result<Target, Error> {
     let environment = environment();
     let name = name_of(command);
     let executables = linker::resolve_command(word_of(command), environment.path.as_deref())?;
@@ -380,7 +390,7 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
 
     let mut files = BTreeMap::<(u64, u64), PathBuf>::new();
     let (mut awaited, mut remarks) = (Vec::new(), Vec::new());
-    for pattern in patterns {
+    for pattern in wanted.patterns {
         let found = match pattern.as_str() {
             EXECUTABLE => executables.last().cloned().into_iter().collect(),
             _ => linker::find(pattern, &executables, &environment)?,
@@ -417,7 +427,7 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         }
     }
     let modules = modules.iter().map(|(id, path)| (*id, path.as_path(), path.clone()));
-    let images = ImageCache::read(modules, |id| files.contains_key(id));
+    let images = ImageCache::read(modules, wanted.statics, |id| files.contains_key(id));
     // A process of ours that maps the same file has the same implementations of its IFUNCs.
     let own = modules::of_process(std::process::id())?;
     let mut libraries = Vec::new();
@@ -496,12 +506,15 @@ fn module_file(module: &Module) -> NamedFile<'_> {
 #[derive(Default)]
 struct ImageCache {
     images: BTreeMap<FileId, (String, Option<Arc<Image>>)>,
+    /// Whether functions that a file does not export are meant, too.
+    statics: bool,
 }
 
 impl ImageCache {
     /// Reads these files; of those that are not `chosen` no more than they are judged by.
     fn read<'a>(
         files: impl IntoIterator<Item = NamedFile<'a>>,
+        statics: bool,
         is_chosen: impl Fn(&FileId) -> bool + Sync,
     ) -> ImageCache {
         let mut wanted = BTreeMap::new();
@@ -514,7 +527,7 @@ impl ImageCache {
             let image = if is_chosen(id) { whole() } else { Image::open_outline(path) };
             (*id, (name.display().to_string(), image.ok().map(Arc::new)))
         });
-        ImageCache { images: images.into_iter().collect() }
+        ImageCache { images: images.into_iter().collect(), statics }
     }
 
     /// A chosen file, by its device and inode; `mapped`: how a process maps it.
@@ -533,7 +546,7 @@ impl ImageCache {
             Some((_, Some(image))) => Arc::clone(image),
             _ => Arc::new(Image::open(attach_path)?.with_debug_symbols(path)),
         };
-        let mut exports = image.exports()?;
+        let mut exports = if self.statics { image.all_functions()? } else { image.exports()? };
         let others = self.images.iter().filter(|(id, _)| **id != file);
         let uses = Uses::of(others.filter_map(|(_, (_, image))| image.as_deref()), &exports);
         exports.accept(|function| function.has_name_in(&uses.called));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use clap::ArgAction;
 use clap::Args;
 use clap::ValueHint;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -31,6 +32,7 @@ pub struct SelectionArgs {
     ///
     /// rtrace matches the pattern against symbols and demangled names. By default it traces all exported functions.
     /// `src:*/solver/*.c` selects functions by the source file of their definition; this takes debug information.
+    /// `lib:libz.so:crc*` selects functions of one of the libraries.
     #[arg(long = "func", value_name = "PATTERN")]
     functions: Vec<Selector>,
 
@@ -51,6 +53,13 @@ pub struct SelectionArgs {
     /// a function whose size is not known is traced.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0", hide_default_value = true)]
     min_size: u64,
+
+    /// Trace functions of libraries that are not exported, too
+    ///
+    /// Static and hidden functions, as far as the symbol table of the library or its debug file names them. Of the program
+    /// itself, rtrace always traces all that has a name.
+    #[arg(long = "static", action = ArgAction::SetTrue)]
+    statics: bool,
 
     /// Record only the calls that are made while a matching function runs, and those of this function
     ///
@@ -81,6 +90,7 @@ impl SelectionArgs {
             exclude: self.exclude.clone(),
             filter: self.filter.as_deref().map(read_filter).transpose()?.map(Arc::new),
             min_size: self.min_size,
+            statics: self.statics,
             within: self.within.clone(),
             exit: self.exit,
             ..Options::default()

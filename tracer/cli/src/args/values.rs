@@ -14,6 +14,7 @@ pub struct ValuesArgs {
     /// SPEC names functions and their columns: `read(count) -> result, errno; open(path:text)`. Functions may be globs;
     /// without columns, a function has those of the table, or all. `*m` is what a pointer points to when the function
     /// is entered, `>out` when it has returned, `type->size` a member behind a pointer, `:text` reads a pointer as a string.
+    /// `*(cpu, last=>cpu)` is the CPU on which each call begins, and on which it ends.
     /// `raw` adds the registers of functions without a known signature. Signatures come from `--args-from`, from the
     /// built-in table, and from the debug information of the library or of the program that calls it.
     #[arg(long = "args", value_name = "SPEC", num_args = 0..=1, default_missing_value = "")]

@@ -15,7 +15,7 @@ use crate::describe::{Wish, describe};
 use crate::table::SignatureTable;
 use crate::{
     AbiPlace, Asked, At, Book, Cause, ColumnType, DropReason, Error, FetchProgram, Lookup, MOST_OPS, MOST_VALUE_WORDS,
-    NotKnown, Register, Request, SaidBy, Signature, TracedLibrary, dwarf,
+    NotKnown, OpCode, Register, Request, SaidBy, Signature, TracedLibrary, dwarf,
 };
 
 /// What is known of the functions of a file with these symbols.
@@ -228,6 +228,23 @@ fn programs_know_what_they_call() {
         panic!()
     };
     assert_eq!((signature.source, program.fetches.len()), (SaidBy::Raw, 7));
+}
+
+#[test]
+fn where_a_call_runs_takes_no_signature() {
+    let folder = tempfile::tempdir().unwrap();
+    let stripped = build(folder.path(), "gcc", "g.c", "int g(long a) { return a; }", &["-shared", "-fPIC"]);
+    let asked = |selection: &str| {
+        let request = Request { selection: selection.to_owned(), ..Request::default() };
+        known(&stripped, &[], &request, &["g"]).map(|mut known| known.remove(0))
+    };
+    let Lookup::Signature(signature, program) = asked("*(cpu, last=>cpu, numa_node)").unwrap() else { panic!() };
+    let columns: Vec<(&str, At)> = signature.columns.iter().map(|column| (&*column.name, column.at)).collect();
+    assert_eq!(columns, [("cpu", At::Enter), ("last", At::Exit), ("numa_node", At::Enter)]);
+    assert!(program.fetches.iter().all(|fetch| fetch.op.code == OpCode::Cpu), "{program:?}");
+    assert!(asked("*(cpu, >cpu)").unwrap_err().to_string().contains("two columns are called `cpu`"));
+    assert_eq!(asked("g(cpu, a)").unwrap(), Lookup::Nothing(NotKnown::Silence));
+    assert_eq!(asked("g()").unwrap(), Lookup::Nothing(NotKnown::Silence));
 }
 
 #[test]
