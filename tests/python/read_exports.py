@@ -461,6 +461,28 @@ def callgrind(path):
     same(found, expected)
 
 
+@reader("cubex")
+def cubex(path):
+    from pycubexr import CubexParser
+
+    counts, times, readings = Counter(), Counter(), Counter()
+    with CubexParser(path) as cube:
+        metrics = {metric.name: cube.get_metric_values(metric) for metric in cube.all_metrics()}
+        assert set(metrics) == {"visits", "time", "tracing", *(counter["name"] for counter in COUNTERS)}, metrics
+        assert len(cube.get_locations()) == len({call["location"] for call in CALLS})
+        stack = [(cube.get_root_cnodes()[0], ())]
+        while stack:
+            node, path = stack.pop()
+            stack += [(callee, (*path, cube.get_region(callee).name)) for callee in node.get_children()]
+            counts[path] += int(metrics["visits"].value(node))
+            times[path] += int(metrics["time"].value(node))
+            for counter in COUNTERS:
+                readings[path, counter["name"]] += int(metrics[counter["name"]].value(node))
+    same(+counts, COUNTS)
+    same(+times, TIMES)
+    same(+readings, +READINGS)
+
+
 def number(label):
     """The number in front of a label."""
     return int(label.split()[0].replace(",", ""))

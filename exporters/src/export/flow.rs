@@ -1,11 +1,11 @@
-//! Event-flow graphs: what a thread calls after what, without times.
+//! Event-flow graphs: what a thread calls after what.
 //!
 //! Nodes are call paths: functions with the places in their callers that they are called from, as far as these are known.
 //! An edge leads from a call path to the one that the same caller entered next,
 //! with the executions of its source after which it was taken: the first, the last, and the stride
 //! between them where it is constant. A loop is an edge back to an earlier call path, so a program
 //! that iterates a million times has the graph of one that iterates twice, with other numbers. The values of a call
-//! path are those of all its calls, and make no difference between paths or graphs.
+//! path are those of all its calls, as are its times and counts, and make no difference between paths or graphs.
 //!
 //! After X. Aguilar, K. Fürlinger, E. Laure: "MPI Trace Compression Using Event Flow Graphs",
 //! Euro-Par 2014.
@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use rtrace_model::{Call, CallSiteId, ContextId, LocationId, Measured, RegionId, Timestamp};
 
 use super::nesting::Visitor;
+use super::paths::PathFigures;
 use super::variety::Varieties;
 use super::{Excerpt, ExportError};
 
@@ -77,8 +78,9 @@ pub(super) struct EventFlow {
 pub(super) struct Flows {
     pub(super) flow: EventFlow,
     pub(super) threads: Vec<LocationId>,
-    /// The values of the calls of each node.
+    /// The values of the calls of each node, and what they add up to.
     pub(super) values: Vec<Varieties>,
+    pub(super) figures: Vec<PathFigures>,
 }
 
 impl EventFlow {
@@ -91,25 +93,26 @@ impl EventFlow {
     /// The graphs of all threads.
     pub(super) fn collect(source: &Excerpt<'_>) -> Result<Vec<Flows>, ExportError> {
         let mut places: HashMap<EventFlow, usize> = HashMap::new();
-        let mut threads: Vec<(Vec<LocationId>, Vec<Varieties>)> = Vec::new();
+        let mut threads: Vec<(Vec<LocationId>, Vec<Varieties>, Vec<PathFigures>)> = Vec::new();
         let nested = source.nested_with_values()?;
         for location in nested.locations() {
             let mut following = Following::default();
             nested.visit(location, &mut following)?;
-            let (flow, values) = following.finish();
+            let (flow, values, figures) = following.finish();
             let place = *places.entry(flow).or_insert(threads.len());
             match threads.get_mut(place) {
-                Some((threads, known)) => {
+                Some((threads, known, sums)) => {
                     threads.push(location);
                     known.iter_mut().zip(values).for_each(|(known, values)| known.merge(values));
+                    sums.iter_mut().zip(&figures).for_each(|(sum, figures)| sum.add(figures));
                 }
-                None => threads.push((vec![location], values)),
+                None => threads.push((vec![location], values, figures)),
             }
         }
         let mut flows: Vec<_> = places.into_iter().collect();
         flows.sort_by_key(|&(_, place)| place);
         let flows = flows.into_iter().zip(threads);
-        Ok(flows.map(|((flow, _), (threads, values))| Flows { flow, threads, values }).collect())
+        Ok(flows.map(|((flow, _), (threads, values, figures))| Flows { flow, threads, values, figures }).collect())
     }
 }
 
@@ -119,6 +122,7 @@ struct Following {
     flow: EventFlow,
     /// Of each node.
     values: Vec<Varieties>,
+    figures: Vec<PathFigures>,
     places: HashMap<(Option<usize>, RegionId, CallOrigin), usize>,
     /// The open calls, each with its latest callee.
     open: Vec<(usize, Option<usize>)>,
@@ -127,9 +131,9 @@ struct Following {
 }
 
 impl Following {
-    fn finish(mut self) -> (EventFlow, Vec<Varieties>) {
+    fn finish(mut self) -> (EventFlow, Vec<Varieties>, Vec<PathFigures>) {
         self.ends(None, self.latest);
-        (self.flow, self.values)
+        (self.flow, self.values, self.figures)
     }
 
     /// A caller ends after its latest callee.
@@ -155,6 +159,7 @@ impl Visitor for Following {
         let node = *self.places.entry((parent, region, site)).or_insert_with(|| {
             self.flow.nodes.push(FlowNode { parent, region, site, calls: 0 });
             self.values.push(Varieties::default());
+            self.figures.push(PathFigures::default());
             self.flow.nodes.len() - 1
         });
         let latest = self.open.last_mut().map_or(&mut self.latest, |(_, latest)| latest);
@@ -166,8 +171,11 @@ impl Visitor for Following {
         Ok(())
     }
 
-    fn leave(&mut self, _: Timestamp, _: &Measured) -> Result<(), ExportError> {
+    fn leave(&mut self, _: Timestamp, measured: &Measured) -> Result<(), ExportError> {
         let (node, latest) = self.open.pop().expect("a call is entered before it is left");
+        if measured.call.duration.is_some() {
+            self.figures[node].add_call(measured);
+        }
         self.ends(Some(node), latest);
         Ok(())
     }

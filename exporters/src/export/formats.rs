@@ -4,6 +4,7 @@ mod arrow;
 mod callgrind;
 mod chrome;
 mod csv;
+mod cubex;
 mod event_flow_code;
 mod firefox;
 mod folded;
@@ -28,6 +29,7 @@ pub const FORMATS: &[ExportFormat] = &[
     speedscope::FORMAT,
     firefox::FORMAT,
     callgrind::FORMAT,
+    cubex::FORMAT,
     event_flow_code::FORMAT,
 ];
 

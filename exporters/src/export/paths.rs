@@ -35,12 +35,12 @@ pub(super) struct PathFigures {
 }
 
 impl PathFigures {
-    fn add_call(&mut self, Measured { call, readings, .. }: &Measured) {
+    pub(super) fn add_call(&mut self, Measured { call, readings, .. }: &Measured) {
         self.calls += 1;
         self.add_sums(call.duration.unwrap_or(0), call.exclusive().unwrap_or(0), readings);
     }
 
-    fn add(&mut self, other: &PathFigures) {
+    pub(super) fn add(&mut self, other: &PathFigures) {
         self.calls += other.calls;
         self.add_sums(other.inclusive, other.exclusive, &other.readings);
     }

@@ -308,6 +308,7 @@ pub fn readable(format: &str, path: &Path) -> String {
             let name = file.strip_prefix(path).unwrap().display().to_string();
             format!("{text}{name}\n{}", hexadecimal(&fs::read(file).unwrap()))
         }),
+        "cubex" => hexadecimal(&fs::read(path).unwrap()),
         _ => fs::read_to_string(path).unwrap(),
     }
 }

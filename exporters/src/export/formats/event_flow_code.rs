@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use rtrace_model::escape;
+use rtrace_model::{Metric, Reading, escape};
 
 use self::arrangement::{Loop, arranged};
 use super::super::flow::{Edge, EdgeEnd, EventFlow, Flows};
 use super::super::format::{ExportFormat, Form};
+use super::super::paths::PathFigures;
 use super::super::step::PathStep;
 use super::super::variety::Varieties;
 use super::super::{Excerpt, ExportError};
@@ -23,14 +24,14 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     summary: "Event-flow graph as C-like text: the program's loops",
     extension: "flow.c",
     opens_in: "any text editor",
-    keeps: "order and number of calls by call path, with arguments and results, loops folded, threads of one flow together",
-    omits: "times, endings, losses, counters",
+    keeps: "order and number of calls by call path, with arguments and results, and counters per millisecond, loops folded, threads of one flow together",
+    omits: "times, endings, losses",
     untimed: "like any call",
     form: Form::File(write),
 };
 
 fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    for Flows { flow, threads, values } in &EventFlow::collect(source)? {
+    for Flows { flow, threads, values, figures } in &EventFlow::collect(source)? {
         for &location in threads {
             writeln!(output, "// {}", escape(&source.step(PathStep::Thread(location))))?;
         }
@@ -43,7 +44,7 @@ fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError
             let EdgeEnd::Call(node) = to else { continue };
             entered[node] = if entered[node] == Entered::Never { Entered::By(edge) } else { Entered::InSeveralWays };
         }
-        let mut code = CodeWriter { source, flow, values, callees, entered, output: &mut *output };
+        let mut code = CodeWriter { source, flow, values, figures, callees, entered, output: &mut *output };
         code.body(None, 1, Scope { indent: 0, loops: 0 })?;
         writeln!(output)?;
     }
@@ -76,6 +77,7 @@ struct CodeWriter<'a> {
     source: &'a Excerpt<'a>,
     flow: &'a EventFlow,
     values: &'a [Varieties],
+    figures: &'a [PathFigures],
     callees: HashMap<Option<usize>, Vec<usize>>,
     /// Of each node.
     entered: Vec<Entered>,
@@ -145,10 +147,12 @@ impl CodeWriter<'_> {
             true => format!("{}()", escape(name)),
             false => self.values[node].call(&escape(name)),
         };
-        let (condition, remark) = match calls {
-            _ if calls == executions => ("", String::new()),
-            _ => ("if (...) ", format!("{calls} of {executions}{}", self.pattern(node))),
+        let rates = self.rates(node);
+        let (condition, remarks) = match calls {
+            _ if calls == executions => ("", rates),
+            _ => ("if (...) ", [vec![format!("{calls} of {executions}{}", self.pattern(node))], rates].concat()),
         };
+        let remark = remarks.join(", ");
         if self.callees.contains_key(&Some(node)) {
             self.line(scope, &format!("{condition}{name} {{"), &remark)?;
             // What happens within a call is counted anew.
@@ -157,6 +161,22 @@ impl CodeWriter<'_> {
         } else {
             self.line(scope, &format!("{condition}{name};"), &remark)
         }
+    }
+
+    /// What was counted in the calls by their time, with traced callees.
+    fn rates(&self, node: usize) -> Vec<String> {
+        let PathFigures { inclusive, readings, .. } = &self.figures[node];
+        if *inclusive == 0 {
+            return Vec::new();
+        }
+        let rate = |(metric, reading): (&Metric, &Reading)| {
+            let per_ns = reading.inclusive as f64 / *inclusive as f64;
+            match metric.is_nanoseconds() {
+                true => format!("{} {per_ns:.2}", escape(&metric.name)),
+                false => format!("{} {:.3}/ms", escape(&metric.name), per_ns * 1e6),
+            }
+        };
+        self.source.call_metrics().iter().zip(readings).map(rate).collect()
     }
 
     /// After which executions of the call before it a call is made, if that is regular.
