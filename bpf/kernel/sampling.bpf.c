@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
+#include "copy.bpf.h"
 #include "ids.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -16,6 +17,9 @@ enum { USER_MODE = 3 };
 
 /* Whether each sample has its time, so that it is known what was mapped then. */
 const volatile u32 keeps_time;
+
+/* Whether each has its stack, too. */
+const volatile u32 keeps_stacks;
 
 /* The processes that are meant. */
 struct {
@@ -33,8 +37,41 @@ struct {
 	__type(value, u64);
 } places SEC(".maps");
 
+/* Samples with their stacks. Its size is set before loading where these are kept. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} stacks SEC(".maps");
+
 /* Samples of places for which there was no room. */
 u64 lost;
+
+static __always_inline int note_stack(struct bpf_perf_event_data *context, const struct rt_place *place)
+{
+	struct rt_sampled *sampled = bpf_ringbuf_reserve(&stacks, sizeof(*sampled), 0);
+
+	if (!sampled) {
+		__sync_fetch_and_add(&lost, 1);
+		return 0;
+	}
+	sampled->place = *place;
+	if (place->in_kernel) {
+		const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+
+		/* Read as memory: else clang reads both kinds of registers by one instruction, which the verifier refuses. */
+		bpf_probe_read_kernel(&sampled->ip, sizeof(u64), &regs->ip);
+		bpf_probe_read_kernel(&sampled->sp, sizeof(u64), &regs->sp);
+		bpf_probe_read_kernel(&sampled->bp, sizeof(u64), &regs->bp);
+	} else {
+		sampled->ip = context->regs.ip;
+		sampled->sp = context->regs.sp;
+		sampled->bp = context->regs.bp;
+	}
+	sampled->start = sampled->sp & ~(u64)(PAGE_BYTES - 1);
+	sampled->pages = copy_stack(sampled->bytes, sampled->sp);
+	bpf_ringbuf_submit(sampled, BPF_RB_NO_WAKEUP);
+	return 0;
+}
 
 SEC("perf_event")
 int note_place(struct bpf_perf_event_data *context)
@@ -51,6 +88,8 @@ int note_place(struct bpf_perf_event_data *context)
 		place.in_kernel = 1;
 	if (keeps_time)
 		place.time = bpf_ktime_get_ns();
+	if (keeps_stacks)
+		return note_stack(context, &place);
 	/* Another CPU may add the place between a look and the update: then the second look finds it. */
 	for (int attempt = 0; attempt < 2; attempt++) {
 		count = bpf_map_lookup_elem(&places, &place);

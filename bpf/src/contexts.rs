@@ -155,6 +155,16 @@ pub struct Rest {
 }
 
 impl Rest {
+    /// The stack of a sample, behind its place: the walk goes on with the byte behind the sampled instruction, as if that
+    /// were a call that returns there. Empty where the record is cut.
+    pub(crate) fn of_sample(bytes: &[u8]) -> Rest {
+        let (words, bytes) = bytes.split_at_checked(5 * size_of::<u64>()).unwrap_or_default();
+        let mut words = words.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")));
+        let mut next = || words.next().unwrap_or_default();
+        let (ip, sp, bp, start, pages) = (next(), next(), next(), next(), next());
+        Rest { word: ip.saturating_add(1), sp, bp: Some(bp), limit: 0, start, pages, bytes: bytes.to_vec() }
+    }
+
     /// The word at an address of the stack.
     pub fn word_at(&self, address: u64) -> Option<u64> {
         let place = usize::try_from(address.checked_sub(self.start)?).ok()?;

@@ -74,6 +74,6 @@ pub use options::{
 pub use programs::{Observer, OpenThread, Programs, Unlinked};
 pub use reader::{Records, RingReader};
 pub use registers::may_step;
-pub use sampling::{Samples, Sampling, SamplingSetup, sample};
+pub use sampling::{SampleDetail, Samples, Sampling, SamplingSetup, sample};
 pub use self_test::{Abilities, best_mechanism, probe};
 pub use site::{AttachTarget, EVERYWHERE, Role, Site};

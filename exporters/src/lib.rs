@@ -19,6 +19,7 @@ mod openmetrics;
 mod order;
 mod overview;
 mod reader;
+mod sampled;
 mod schema;
 mod segment;
 mod set;
@@ -42,6 +43,7 @@ pub use messages::{
 pub use openmetrics::OpenMetrics;
 pub use overview::{Activity, Axis, DurationCell, Durations, Overview, SiteRow, Slice};
 pub use reader::{Status, Trace, Warning};
+pub use sampled::{SampledTime, TracedCode, sampled_beside_calls};
 pub use schema::VERSION;
 pub use set::{Folded, TraceSet};
 pub use untraced::{ChainId, Led, Untraced, UntracedId};

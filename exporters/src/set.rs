@@ -366,7 +366,11 @@ impl TraceSet {
 
     /// Where CPU time was spent, trace after trace. Empty where it was not sampled.
     pub fn cpu_samples(&self) -> impl Iterator<Item = CpuSamples> {
-        let in_set = |part: &SetMember, of: CpuSamples| CpuSamples { call_site: part.call_site(of.call_site), ..of };
+        let in_set = |part: &SetMember, of: CpuSamples| CpuSamples {
+            call_site: part.call_site(of.call_site),
+            context: part.context(of.context),
+            ..of
+        };
         self.parts.iter().flat_map(move |part| part.trace.cpu_samples().iter().map(move |&of| in_set(part, of)))
     }
 

@@ -36,8 +36,8 @@ const RESERVED_BYTES: usize = 32 << 10;
 /// Rows of `folded.parquet` that are in memory at a time: each takes some 600 bytes, and its durations.
 const FOLDED_ROWS: usize = 4_096;
 
-/// Process and place of samples.
-type SampledPlace = (Option<u32>, Option<CallSiteId>);
+/// Process and place of samples, and what led there.
+type SampledPlace = (Option<u32>, Option<CallSiteId>, Option<ContextId>);
 
 /// Writes a recording into a trace directory.
 ///
@@ -295,7 +295,7 @@ impl Sink for TraceWriter {
             }
             Definition::CpuSamples(samples) => {
                 let table = self.cpu_samples.get_or_insert_with(IdTable::new);
-                table.put((samples.pid, samples.call_site), samples);
+                table.put((samples.pid, samples.call_site, samples.context), samples);
             }
         }
         Ok(())

@@ -20,6 +20,7 @@ pub mod pauses;
 pub(crate) mod pipeline;
 pub(crate) mod recorder;
 pub(crate) mod returns;
+pub(crate) mod sample_stacks;
 pub mod signatures;
 pub(crate) mod source;
 pub mod stale;

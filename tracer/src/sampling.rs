@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rtrace_bpf::Samples;
+use rtrace_bpf::{SampleDetail, Samples};
 use rtrace_model::RegionId;
 use rtrace_plan::PlannedLibrary;
 use rtrace_symbolizer::Error;
@@ -144,7 +144,7 @@ pub fn sample_command(
 /// Takes samples for this time, or until it `is_over`; gives for how long.
 fn take(pids: &[u32], duration: Duration, mut is_over: impl FnMut() -> bool) -> anyhow::Result<(Samples, Duration)> {
     let processes = u32::try_from(pids.len()).unwrap_or(u32::MAX);
-    clocks::with_clocks(PERIOD, (processes, duration, false), |mut sampling| {
+    clocks::with_clocks(PERIOD, (processes, duration, SampleDetail::Place), |mut sampling| {
         sampling.follow(pids)?;
         let begun = Instant::now();
         while !is_over() && begun.elapsed() < duration {

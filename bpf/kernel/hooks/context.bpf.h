@@ -12,10 +12,10 @@
 #ifndef RTRACE_CONTEXT_H
 #define RTRACE_CONTEXT_H
 
+#include "copy.bpf.h"
 #include "loss.bpf.h"
 #include "python.bpf.h"
 
-#define PAGE_BYTES 4096
 #define MIX_HIGH 0xc2b2ae3d27d4eb4full
 
 /* By address of a return, and address space. Its size is set before loading where contexts are recorded. */
@@ -180,8 +180,6 @@ static long walk_step(u32 step, void *context)
 static __noinline u32 hand_over_stack(struct walking *walk)
 {
 	struct rt_stack *copy;
-	u64 start;
-	u32 i;
 
 	if (!walk)
 		return 0;
@@ -190,13 +188,8 @@ static __noinline u32 hand_over_stack(struct walking *walk)
 		return 0;
 	bpf_probe_read_kernel(&copy->context, sizeof(copy->context), &walk->context);
 	copy->limit = walk->limit;
-	start = walk->context.sp & ~(u64)(PAGE_BYTES - 1);
-	copy->start = start;
-	copy->pages = 0;
-	for (i = 0; i < RT_STACK_PAGES; i++) {
-		if (!bpf_probe_read_user(copy->bytes + i * PAGE_BYTES, PAGE_BYTES, (void *)(start + i * PAGE_BYTES)))
-			copy->pages |= 1u << i;
-	}
+	copy->start = walk->context.sp & ~(u64)(PAGE_BYTES - 1);
+	copy->pages = copy_stack(copy->bytes, walk->context.sp);
 	bpf_ringbuf_submit(copy, 0);
 	return 1;
 }

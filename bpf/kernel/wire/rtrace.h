@@ -613,6 +613,17 @@ struct rt_place {
 	u32 in_kernel;
 };
 
+/* The same with the stack of the process from its stack pointer on. */
+struct rt_sampled {
+	struct rt_place place;
+	u64 ip; /* of the instruction in code of the process, also while it is in the kernel */
+	u64 sp;
+	u64 bp;
+	u64 start; /* address of the first byte */
+	u64 pages; /* those that could be read, a bit for each */
+	u8 bytes[RT_STACK_PAGES * 4096];
+};
+
 /* What the reader of open frames gets per thread: this, then `frames` of struct rt_open_call, each with its readings. */
 struct rt_open_thread {
 	u64 calls;

@@ -12,7 +12,7 @@ use super::spool::{Spool, Spooler};
 use super::step::PathStep;
 use super::threads::{ProgramLifetime, Threads};
 use super::{ExportError, Exported, Selection};
-use crate::{Led, TraceSet, Untraced, ValueReader};
+use crate::{Led, SampledTime, TraceSet, Untraced, ValueReader, sampled_beside_calls};
 
 /// Calls between two words on the progress.
 const STEP: u64 = 1 << 16;
@@ -170,6 +170,18 @@ impl<'a> Excerpt<'a> {
         let chain =
             untraced.of(self.trace, Led { site: call.call_site, context: call.context, is_root: call.parent == 0 });
         chain.map_or_else(Vec::new, |chain| untraced.chain(chain).iter().copied().map(PathStep::Untraced).collect())
+    }
+
+    /// The CPU time beside traced calls, by samples: each process with the functions from the outermost on, and nanoseconds.
+    pub(super) fn sampled(&self) -> Vec<(Option<PathStep>, Vec<PathStep>, u64)> {
+        let mut untraced = self.untraced.borrow_mut();
+        let sampled = sampled_beside_calls(self.trace, &mut untraced);
+        let told = sampled.into_iter().map(|SampledTime { pid, chain, time }| {
+            let program = self.threads.programs.iter().position(|program| program.pid == pid);
+            let steps = untraced.chain(chain).iter().copied().map(PathStep::Untraced).collect();
+            (program.map(PathStep::Program), steps, time)
+        });
+        told.collect()
     }
 
     /// The same by name, where contexts were recorded.

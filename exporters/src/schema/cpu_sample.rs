@@ -7,5 +7,6 @@ use super::cell::row;
 row!(CpuSamples, "cpu_samples.parquet", {
     "pid": pid,
     "call_site": call_site,
+    "context": context,
     "samples": samples,
 });

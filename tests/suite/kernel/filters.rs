@@ -162,8 +162,7 @@ fn calls_have_the_cpus_on_which_they_began_and_ended() {
         let mut report = rtrace::command();
         let report = report.arg("report").arg(&directory).args(["--by", by, "--json"]).output().unwrap();
         let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-        let key = by.trim_start_matches("arg:");
-        let row = |row: &Value| (row[key].to_string().replace('"', ""), row["calls"].as_u64().unwrap());
+        let row = |row: &Value| (row["value"].to_string(), row["calls"].as_u64().unwrap());
         report["rows"].as_array().unwrap().iter().map(row).collect()
     };
     // The program is on the CPU that it has chosen last, which stays where it may not choose.

@@ -242,6 +242,37 @@ fn a_recording_has_exact_calls_beside_samples_of_all_code() {
 }
 
 #[test]
+fn what_led_to_samples_is_known_and_stands_beside_calls() {
+    let Some(_turn) = Turn::take() else { return };
+    let program = Spinning::compile().join("spins");
+    let folder = TempDir::new().unwrap();
+    let trace = folder.path().join("trace").display().to_string();
+    let options = ["run", "--lib", "libsecond.so", "--stacks", "--sampling", "499", "-o", &trace, "--"];
+    let limited = ["prlimit", "--cpu=2", program.to_str().unwrap()];
+    let output = rtrace::command().args(options).args(limited).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + libc::SIGKILL), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = json(&["report", &trace, "--by", "tree", "--json"]);
+    let (rows, main) = (&tree["rows"], &named(&tree["rows"], "function", "main (spins)"));
+    let sampled = |name: &str| {
+        let row = named(rows, "function", &format!("{name} (libfirst.so) [sampled]"));
+        assert_eq!((&row["parent"], &row["calls"]), (&main["node"], &Value::Null), "{tree:#}");
+        row["inclusive_ns"].as_u64().unwrap()
+    };
+    // The last samples of a process that has ended have no stacks: the share is one of those that have.
+    let (forty, twenty) = (sampled("forty"), sampled("twenty"));
+    let samples = (forty + twenty) * 499 / 1_000_000_000;
+    let share = forty as f64 / (forty + twenty) as f64;
+    assert!(samples > 100 && around(IN_FORTY / IN_FIRST, samples).contains(&share), "{share} of {samples}: {tree:#}");
+    // What traced calls took is known exactly, and is in no sample.
+    let calls = named(rows, "function", "quarter");
+    assert!(calls["calls"].as_u64().unwrap() > 100 && calls["parent"] == main["node"], "{tree:#}");
+    assert!(!rows.to_string().contains("quarter (libsecond.so) [sampled]"), "{tree:#}");
+    let folded = String::from_utf8(rtrace(&["export", &trace, "--format", "folded", "-o", "-"]).stdout).unwrap();
+    let of_forty = folded.lines().find(|line| line.contains(";main (spins);forty (libfirst.so) [sampled] "));
+    assert!(of_forty.is_some_and(|line| line.ends_with(&format!(" {forty}"))), "{folded}");
+}
+
+#[test]
 fn a_look_leaves_the_code_as_it_is() {
     let Some(_turn) = Turn::take() else { return };
     let spinning = Spinning::start();

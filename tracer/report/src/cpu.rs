@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::AddAssign;
 
-use rtrace_exporters::TraceSet;
-use rtrace_model::{CallSite, Region, RegionId, counted, grouped};
+use rtrace_exporters::{TraceSet, TracedCode};
+use rtrace_model::{CallSite, RegionId, counted, grouped};
 
 use super::people::Note;
 use super::reading::{self, Need};
@@ -68,14 +68,14 @@ struct CpuSums {
 
 impl CpuSums {
     fn new(trace: &TraceSet) -> CpuSums {
-        let names = LibraryNames::new(trace);
+        let (names, code) = (LibraryNames::new(trace), TracedCode::of(trace));
         let mut sums = CpuSums { functions: BTreeMap::new(), kernel: 0, lost: 0 };
         for of in trace.cpu_samples() {
             let sum = match (of.pid, of.call_site.and_then(|id| trace.call_site(id))) {
                 (None, _) => &mut sums.lost,
                 (Some(_), None) => &mut sums.kernel,
                 (Some(_), Some(site)) => {
-                    let region = names.region(site);
+                    let region = code.region(site);
                     let known = site.function.as_deref().unwrap_or(NO_SYMBOL);
                     let function = region.map_or(known, |region| region.name.as_str());
                     let key = (names.of(site).to_owned(), function.to_owned());
@@ -105,12 +105,10 @@ impl CpuSums {
     }
 }
 
-/// What the files of a trace are called, and the traced functions in them.
+/// What the files of a trace are called.
 struct LibraryNames<'a> {
     /// By path.
     names: HashMap<&'a str, &'a str>,
-    /// By path, in the order of their places.
-    regions: HashMap<&'a str, Vec<&'a Region>>,
 }
 
 impl<'a> LibraryNames<'a> {
@@ -125,25 +123,11 @@ impl<'a> LibraryNames<'a> {
                 _ => last(path),
             });
         }
-        let mut regions: HashMap<&str, Vec<&Region>> = HashMap::new();
-        for region in trace.regions() {
-            let Some(library) = trace.library(region.library) else { continue };
-            regions.entry(&library.path).or_default().push(region);
-        }
-        regions.values_mut().for_each(|regions| regions.sort_by_key(|region| region.file_offset));
-        LibraryNames { names, regions }
+        LibraryNames { names }
     }
 
     fn of(&self, site: &'a CallSite) -> &'a str {
         site.file.as_deref().map_or(NO_FILE, |path| self.names.get(path).copied().unwrap_or(path))
-    }
-
-    /// The traced function that a sample is in: the site is the byte behind it.
-    fn region(&self, site: &CallSite) -> Option<&'a Region> {
-        let regions = self.regions.get(site.file.as_deref()?)?;
-        let place = site.offset.checked_sub(1)?;
-        let after = regions.partition_point(|region| region.file_offset <= place);
-        regions[..after].last().copied().filter(|region| place - region.file_offset < region.size)
     }
 }
 
@@ -228,7 +212,10 @@ pub(super) fn note(trace: &TraceSet) -> Option<Note> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{CallSiteId, CpuSamples, Definition, Estimate, Header, Region, RegionId, Sink as _, Summary};
+    use rtrace_model::{
+        CallSiteId, Context, ContextEnding, ContextId, CpuSamples, Definition, Estimate, Header, Region, RegionId, Sink as _,
+        Summary,
+    };
 
     use crate::testing::{region, script, writer};
     use crate::{By, Error, Format, Options, run};
@@ -254,13 +241,61 @@ mod tests {
         let estimate = Estimate { region: RegionId(1), counted: 3, ..Estimate::default() };
         writer.estimates(&[estimate, Estimate { region: RegionId(3), ..estimate }]).unwrap();
         for &(pid, site, samples) in samples {
-            let of = CpuSamples { pid, call_site: site.map(CallSiteId), samples };
+            let of = CpuSamples { pid, call_site: site.map(CallSiteId), context: None, samples };
             writer.define(&Definition::CpuSamples(of)).unwrap();
         }
         writer.finish(&Summary::default()).unwrap();
         let mut out = Vec::new();
         run(folder.path(), &Options { format: Format::Json, ..options }, &mut out)?;
         Ok(serde_json::from_slice(&out).unwrap())
+    }
+
+    #[test]
+    fn a_tree_has_the_time_beside_traced_calls() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.begin(&Header { sampling: Some(1_000), ..Header::default() }).unwrap();
+        writer.calls(&script("thread 1\n a 0 100").into()).unwrap();
+        writer.define(&Definition::Region(Region { file_offset: 128, size: 32, ..region(0, "a".to_owned()) })).unwrap();
+        let sites =
+            [(90, "/usr/lib/libone.so", 129, "a"), (91, "/usr/bin/prog", 9, "main"), (92, "/usr/bin/prog", 20, "f")];
+        for (id, file, offset, function) in sites {
+            let (file, function) = (Some(file.to_owned()), Some(function.to_owned()));
+            let site = rtrace_model::CallSite { id: CallSiteId(id), file, offset, function, ..Default::default() };
+            writer.define(&Definition::CallSite(site)).unwrap();
+        }
+        let led_by = |id: u32, sites: &[u32]| {
+            let sites = sites.iter().copied().map(CallSiteId).collect();
+            Definition::Context(Context { id: ContextId(id), sites, ending: ContextEnding::Complete })
+        };
+        writer.define(&led_by(5, &[91])).unwrap();
+        writer.define(&led_by(6, &[90, 91])).unwrap();
+        // In f below main, in f below the traced function, in main itself by no known way, and in the kernel below main.
+        for (site, context, samples) in
+            [(Some(92), Some(5), 7), (Some(92), Some(6), 50), (Some(91), None, 9), (None, Some(5), 2)]
+        {
+            let (call_site, context) = (site.map(CallSiteId), context.map(ContextId));
+            let of = CpuSamples { pid: Some(70), call_site, context, samples };
+            writer.define(&Definition::CpuSamples(of)).unwrap();
+        }
+        writer.finish(&Summary::default()).unwrap();
+        let mut out = Vec::new();
+        run(folder.path(), &Options { by: By::Tree, format: Format::Json, ..Options::default() }, &mut out).unwrap();
+        let tree: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let row = |row: &serde_json::Value| {
+            format!("{} {} {} {}", row["depth"], row["calls"], row["inclusive_ns"], row["function"])
+        };
+        let rows: Vec<String> = tree["rows"].as_array().unwrap().iter().map(row).collect();
+        assert_eq!(
+            rows,
+            [
+                r#"0 null 7000000 "main (prog)""#,
+                r#"1 null 7000000 "f (prog) [sampled]""#,
+                r#"0 null 2000000 "main (prog) [sampled]""#,
+                r#"0 1 100 "a""#,
+            ]
+        );
+        assert!(tree["notes"].to_string().contains("[sampled] is CPU time beside traced calls"), "{tree}");
     }
 
     #[test]

@@ -552,10 +552,14 @@ fn sum_up_tree(trace: &TraceSet, options: &Options, span: Option<ClockSpan>) -> 
     }
     let order = tree::SiblingOrder::new(options.sort)?;
     let measures = Measures::new(Tree::of(trace), trace, span.and_then(|span| span.from));
-    let (walk, shares) = walk(trace, need(&options.by, span), measures)?;
+    let (mut walk, shares) = walk(trace, need(&options.by, span), measures)?;
+    // Samples are of the whole time.
+    let has_samples = span.is_none() && walk.visitor.rows.add_samples();
     let mut table = walk.visitor.rows.table(trace, order, options.limit);
     walk.visitor.counting.add_to(&mut table);
-    Ok(SummedRows { table, lost_callers: walk.lost_callers, shares, remarks: Vec::new(), efficiency: None })
+    let sampled = "[sampled] is CPU time beside traced calls, by samples with their stacks; all other time is that of traced calls";
+    let remarks = has_samples.then(|| Note::plain(sampled).kept()).into_iter().collect();
+    Ok(SummedRows { table, lost_callers: walk.lost_callers, shares, remarks, efficiency: None })
 }
 
 /// What rows of that kind need of the calls, of all or of a part of the time.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use rtrace_exporters::{Led, TraceSet, Untraced, UntracedId};
+use rtrace_exporters::{Led, SampledTime, TraceSet, Untraced, UntracedId, sampled_beside_calls};
 use rtrace_model::{Library, RegionId, Totals};
 use rtrace_profile::{Caller, Visited, Visitor};
 
@@ -44,6 +44,8 @@ enum TreeLabel {
     Region(RegionId),
     /// A function that is not traced, which led to calls of others.
     Untraced(UntracedId),
+    /// One in which CPU time was sampled beside traced calls.
+    Sampled(UntracedId),
 }
 
 struct TreeNode {
@@ -138,6 +140,28 @@ impl<'a> Tree<'a> {
         })
     }
 
+    /// Adds the CPU time beside traced calls, as far as it was sampled with stacks; returns whether it was.
+    pub(super) fn add_samples(&mut self) -> bool {
+        let sampled = sampled_beside_calls(self.trace, &mut self.untraced);
+        for &SampledTime { chain, time, .. } in &sampled {
+            let steps = self.untraced.chain(chain).to_vec();
+            let last = steps.len().saturating_sub(1);
+            self.add_inclusive(ROOT, time);
+            let mut parent = ROOT;
+            for (place, step) in steps.into_iter().enumerate() {
+                let label = if place == last { TreeLabel::Sampled(step) } else { TreeLabel::Untraced(step) };
+                let id = self.path(parent, label);
+                if id != parent {
+                    self.add_inclusive(id, time);
+                }
+                parent = id;
+            }
+            let exclusive = &mut self.nodes[parent as usize].totals.exclusive;
+            *exclusive = exclusive.saturating_add(time);
+        }
+        !sampled.is_empty()
+    }
+
     fn add_inclusive(&mut self, id: TreeNodeId, duration: u64) {
         let inclusive = &mut self.nodes[id as usize].totals.inclusive;
         *inclusive = inclusive.saturating_add(duration);
@@ -225,7 +249,8 @@ impl<'a> Tree<'a> {
 
     /// Whether a call of a node, or below it, counts.
     fn called(&self) -> Vec<bool> {
-        let mut called: Vec<bool> = self.nodes.iter().map(|node| node.totals.calls > 0).collect();
+        let is_own = |node: &TreeNode| node.totals.calls > 0 || matches!(node.label, TreeLabel::Sampled(_));
+        let mut called: Vec<bool> = self.nodes.iter().map(is_own).collect();
         // A node comes after its caller.
         for (id, node) in self.nodes.iter().enumerate().rev() {
             called[id] |= node.children.iter().any(|&child| called[child as usize]);
@@ -257,12 +282,17 @@ impl<'a> Tree<'a> {
         let node = &self.nodes[id as usize];
         let region = match node.label {
             TreeLabel::Region(region) => Some(region),
-            TreeLabel::Root | TreeLabel::LostCaller | TreeLabel::MorePaths | TreeLabel::Untraced(_) => None,
+            TreeLabel::Root
+            | TreeLabel::LostCaller
+            | TreeLabel::MorePaths
+            | TreeLabel::Untraced(_)
+            | TreeLabel::Sampled(_) => None,
         };
         let library = region.and_then(|id| trace.library(trace.region(id)?.library)).map(Library::name);
         let number = |number: Option<u32>| number.map_or(Datum::Absent, |number| Datum::Id(number.into()));
         let is_untraced = matches!(node.label, TreeLabel::Untraced(_));
-        let counted = |count: u64| if is_untraced { Datum::Absent } else { Datum::Count(count) };
+        let has_calls = !is_untraced && !matches!(node.label, TreeLabel::Sampled(_));
+        let counted = |count: u64| if !has_calls { Datum::Absent } else { Datum::Count(count) };
         // A caller may have ended later than the part that is asked for.
         let is_unknown = node.totals.timed() == 0 && (node.totals.calls > 0 || region.is_some());
         let known = |value: Datum| if is_unknown { Datum::Absent } else { value };
@@ -288,6 +318,7 @@ impl<'a> Tree<'a> {
             TreeLabel::MorePaths => "[more paths]".to_owned(),
             TreeLabel::Region(id) => trace.function(id).map_or_else(|| "[unknown]".to_owned(), Cow::into_owned),
             TreeLabel::Untraced(id) => self.untraced.name(id).to_owned(),
+            TreeLabel::Sampled(id) => format!("{} [sampled]", self.untraced.name(id)),
         }
     }
 }

@@ -4,8 +4,9 @@ use crate::Error;
 use crate::table::SignatureTable;
 
 /// Its files, with their names. Where two speak of a function of one library, the first one counts.
-pub const FILES: [(&str, &str); 11] = [
+pub const FILES: [(&str, &str); 12] = [
     ("blas", include_str!("../table/blas.toml")),
+    ("cuda", include_str!("../table/cuda.toml")),
     ("fftw", include_str!("../table/fftw.toml")),
     ("gomp", include_str!("../table/gomp.toml")),
     ("libc", include_str!("../table/libc.toml")),

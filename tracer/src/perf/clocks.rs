@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rtrace_bpf::{Sampling, SamplingSetup, online_cpus};
+use rtrace_bpf::{SampleDetail, Sampling, SamplingSetup, online_cpus};
 
 use super::clock;
 
@@ -21,19 +21,19 @@ pub fn of_all_cpus(period: Duration) -> anyhow::Result<Vec<OwnedFd>> {
 }
 
 /// Lets a clock on each CPU tick whenever that has worked for so long, as long as `meanwhile` takes. There is room for so
-/// many processes, and for the samples of so long; these have their times if that is asked for.
+/// many processes, and for the samples of so long.
 ///
 /// # Errors
 /// The kernel refuses clocks or a program that they start, and what `meanwhile` says.
 pub fn with_clocks<T>(
     period: Duration,
-    (processes, length, keeps_time): (u32, Duration, bool),
+    (processes, length, detail): (u32, Duration, SampleDetail),
     meanwhile: impl FnOnce(Sampling<'_>) -> Result<T, rtrace_bpf::Error>,
 ) -> anyhow::Result<T> {
     let refused = "failed to sample where CPU time is spent: the kernel refuses a clock for it";
     let clocks = of_all_cpus(period).context(refused)?;
     let ticks = (length.as_nanos() / period.as_nanos().max(1)).saturating_mul(clocks.len() as u128);
     let places = u32::try_from(ticks.clamp(FEWEST_PLACES, MOST_PLACES)).expect("it is within these bounds");
-    let setup = SamplingSetup { processes, places, keeps_time };
+    let setup = SamplingSetup { processes, places, detail };
     rtrace_bpf::sample(setup, clocks, meanwhile).context("failed to sample where CPU time is spent")
 }

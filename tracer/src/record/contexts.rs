@@ -80,7 +80,8 @@ impl FoundContexts {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn add(&self, contexts: Vec<FoundContext>, bad_records: u64) {
+    /// Adds some.
+    pub(super) fn add(&self, contexts: Vec<FoundContext>, bad_records: u64) {
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         found.contexts.extend(contexts);
         found.bad_records += bad_records;
@@ -116,7 +117,13 @@ impl ContextTables {
         ContextTables { known: Map::new(), read_ahead }
     }
 
-    fn of(&mut self, module: &Module) -> Option<&UnwindTables> {
+    /// Reads none before it is needed.
+    pub(super) fn as_needed() -> ContextTables {
+        ContextTables { known: Map::new(), read_ahead: channel().1 }
+    }
+
+    /// Those of a file; none where it cannot be read.
+    pub(super) fn of(&mut self, module: &Module) -> Option<&UnwindTables> {
         let file = file_of(module);
         if !self.known.contains_key(&file) {
             self.known.extend(self.read_ahead.try_iter());
@@ -296,13 +303,23 @@ impl<'a> Contexts<'a> {
 }
 
 /// A walk through a stack.
-struct StackWalk {
+pub(super) struct StackWalk {
     addresses: Vec<u64>,
     interprets: Vec<bool>,
     python: Option<PythonStack>,
 }
 
 impl StackWalk {
+    /// One that has come by these addresses, of which none is known to be of an interpreter.
+    pub(super) fn new(addresses: Vec<u64>) -> StackWalk {
+        StackWalk { interprets: vec![false; addresses.len() + 1], addresses, python: None }
+    }
+
+    /// The addresses of the walk, the innermost first.
+    pub(super) fn into_addresses(self) -> Vec<u64> {
+        self.addresses
+    }
+
     /// The places of the walk; `python`: what is known of the interpreter by now.
     fn places(self, ending: ContextEnding, python: Option<&mut Python>) -> (Vec<ContextPlace>, ContextEnding) {
         let addresses = self.addresses.iter().map(|&address| ContextPlace::Address(address));
@@ -329,7 +346,7 @@ impl StackWalk {
     }
 
     /// Goes on with a walk as the kernel side does (`step_up` in `context.bpf.h`), by these rules.
-    fn go_on(&mut self, rest: &Rest, levels: usize, mut rule: impl FnMut(u64) -> UnwindRule) -> ContextEnd {
+    pub(super) fn go_on(&mut self, rest: &Rest, levels: usize, mut rule: impl FnMut(u64) -> UnwindRule) -> ContextEnd {
         let StackWalk { addresses, interprets, python } = self;
         let calls = python.iter().flat_map(|python| python.runs.iter().skip(python.passed).map(|run| run.call));
         let mut calls = calls.peekable();
@@ -387,7 +404,7 @@ impl StackWalk {
     }
 }
 
-fn ending_of(end: ContextEnd) -> ContextEnding {
+pub(super) fn ending_of(end: ContextEnd) -> ContextEnding {
     match end {
         ContextEnd::RT_CONTEXT_COMPLETE => ContextEnding::Complete,
         ContextEnd::RT_CONTEXT_CUT => ContextEnding::Cut,

@@ -45,6 +45,7 @@ use crate::record::jump_candidates;
 use crate::record::pauses::Pauses;
 use crate::record::pipeline::Pipeline;
 use crate::record::returns::{Exchange, ReturnSites, TIME_AHEAD};
+use crate::record::sample_stacks::SampleStacks;
 use crate::record::source::{Drained, Kinds, Rings, Source};
 use crate::record::values::{Captured, Prepared};
 use crate::stubs::Stubs;
@@ -135,11 +136,12 @@ pub fn record(
             let mut watching = Watching::new(&programs, setup.watches, setup.how.follow);
             let held = recording.begin_watching(&mut watching)?;
             recording.any_runs()?;
-            let start_clock = |hertz| CpuClock::start(scope, hertz, recording.pids.clone());
+            let stacks = (programs.levels() > 0).then(|| SampleStacks::new(&programs, &found));
+            let start_clock = |hertz, stacks| CpuClock::start(scope, hertz, recording.pids.clone(), stacks);
             let cpu_clock = match (setup.how.sampling, setup.how.budget) {
-                (Some(hertz), _) => Some((hertz, start_clock(hertz)?)),
+                (Some(hertz), _) => Some((hertz, start_clock(hertz, stacks)?)),
                 // What says where functions stand of which calls are left out: what was not asked for may fail.
-                (None, Some(_)) => start_clock(WITHIN_BUDGET).ok().map(|clock| (WITHIN_BUDGET, clock)),
+                (None, Some(_)) => start_clock(WITHIN_BUDGET, None).ok().map(|clock| (WITHIN_BUDGET, clock)),
                 (None, None) => None,
             };
             let (sampling, cpu_clock) = cpu_clock.unzip();

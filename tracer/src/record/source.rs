@@ -18,7 +18,7 @@ use rtrace_bpf::wire::{
     AccessRecord, CallRecord, CallWords, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey,
     NO_CONTEXT, NO_REGION, ReadingRecord, UntimedCode, comm,
 };
-use rtrace_bpf::{Error, Programs, Records, Samples};
+use rtrace_bpf::{Error, Programs, Records};
 use rtrace_model::{
     Batch, Call, ContextId, Definition, Ending, Estimate, Event, EventKind, Item, Location, LocationId, Loss,
     LossReason, Metric, Missed, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
@@ -32,6 +32,7 @@ use self::processes::Processes;
 pub use self::rings::Rings;
 use crate::host;
 use crate::record::contexts::FoundContexts;
+use crate::record::cpu_clock::TakenSamples;
 use crate::record::governor::NO_LOCATION;
 use crate::record::pipeline::Pipeline;
 use crate::record::values::Captured;
@@ -284,7 +285,7 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     /// A map cannot be read.
-    pub fn sampled(&mut self, samples: Samples) -> Result<(), Error> {
+    pub fn sampled(&mut self, samples: TakenSamples) -> Result<(), Error> {
         self.catch_up()?;
         self.cpu_times.take(samples, &mut self.call_sites, self.programs)
     }
@@ -347,7 +348,7 @@ impl<'a> Source<'a> {
     pub fn drain(mut self, regions: usize) -> Result<Drained, Error> {
         let open = self.programs.take_open_calls()?;
         self.pass_all()?;
-        self.sampled(Samples::default())?;
+        self.sampled(TakenSamples::default())?;
         self.announce_call_sites();
         let end = host::clock_anchor();
         for thread in open {

@@ -15,7 +15,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     summary: "Folded stacks: call paths with their own time",
     extension: "folded",
     opens_in: "flamegraph.pl, inferno, speedscope, any text tool",
-    keeps: "exclusive time in ns, without tracing, of every call path, by process and thread",
+    keeps: "exclusive time in ns, without tracing, of every call path, by process and thread; by process CPU time beside traced calls, by samples with stacks",
     omits: "number and times of single calls, endings, losses, counters",
     untimed: "left out: no time",
     form: Form::File(write),
@@ -31,6 +31,12 @@ fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError
         let mut steps: Vec<String> = paths.upward(place).map(|path| step(source, path.step)).collect();
         steps.reverse();
         writeln!(output, "{} {time}", steps.join(";"))?;
+    }
+    // Samples are of the whole program.
+    let sampled = if source.is_selection() { Vec::new() } else { source.sampled() };
+    for (program, steps, time) in sampled {
+        let steps: Vec<String> = program.into_iter().chain(steps).map(|at| step(source, at)).collect();
+        writeln!(output, "{} [sampled] {time}", steps.join(";"))?;
     }
     Ok(())
 }

@@ -108,12 +108,15 @@ impl<'a> Walks<'a> {
     }
 
     pub(super) fn into_tables(
-        self,
+        mut self,
         trace: &TraceSet,
         losses: &[Loss],
         span: ClockSpan,
         shares: Shares,
     ) -> Result<Tables<'a>, Error> {
+        if span == ClockSpan::ALL {
+            self.tree.visitor.rows.add_samples();
+        }
         let timeless: &[&str] = if span == ClockSpan::ALL { &[] } else { &TIMELESS };
         let Measures { rows: mut groups, counting, .. } = self.functions.visitor;
         groups.add_estimates(trace.estimates());

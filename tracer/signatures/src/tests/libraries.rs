@@ -231,6 +231,20 @@ fn programs_know_what_they_call() {
 }
 
 #[test]
+fn a_launch_of_a_kernel_has_its_grid() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "int cudaRuntimeGetVersion(int *v) { return *v; } int cudaLaunchKernel(void) { return 0; }";
+    let library = build(folder.path(), "gcc", "libcudart.c", source, &["-shared", "-fPIC"]);
+    let Lookup::Signature(signature, _) = known(&library, &[], &Request::default(), &["cudaLaunchKernel"]).unwrap().remove(0)
+    else {
+        panic!()
+    };
+    let names: Vec<&str> = signature.columns.iter().map(|column| column.name.as_str()).collect();
+    let grid = ["gridDim_x", "gridDim_y", "gridDim_z", "blockDim_x", "blockDim_y", "blockDim_z"];
+    assert_eq!(names, [&["func"][..], &grid, &["args", "sharedMem", "stream", "result"]].concat());
+}
+
+#[test]
 fn where_a_call_runs_takes_no_signature() {
     let folder = tempfile::tempdir().unwrap();
     let stripped = build(folder.path(), "gcc", "g.c", "int g(long a) { return a; }", &["-shared", "-fPIC"]);
