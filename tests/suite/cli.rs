@@ -7,7 +7,7 @@ use std::process::Output;
 use tempfile::TempDir;
 
 use crate::common::rtrace;
-use crate::common::target::{Flavour, TRUTH_FUNCTIONS, Target};
+use crate::common::target::{Flavour, TRUTH_FUNCTIONS, Target, compile_text};
 
 fn rtrace(arguments: &[&str]) -> Output {
     rtrace::command().args(arguments).output().unwrap()
@@ -201,6 +201,40 @@ fn program_with_names() -> TempDir {
     let compiled = std::process::Command::new("g++").args(["-O1", "-o", "a", "a.cpp"]).current_dir(&folder).status();
     assert!(compiled.unwrap().success());
     folder
+}
+
+/// Types that a table knows, one that it does not, one by a pointer, and a function that the header only includes.
+const HEADER: &str = "\
+#include <stdlib.h>
+typedef unsigned short small_t;
+typedef struct made *made_t;
+small_t solve(const double *values, small_t count, made_t made, int (*less)(int, int));
+void log_it(const char *format, ...);
+static inline int inner(int x) { return x; }
+";
+
+#[test]
+fn a_header_gives_a_table() {
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("made.h"), HEADER).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/table_from_header.py");
+    let table = std::process::Command::new("python3").args([script, "libmade.so", &at("made.h")]).output().unwrap();
+    assert!(table.status.success(), "{}", stderr(&table));
+    fs::write(at("made.toml"), &table.stdout).unwrap();
+    let source = "int solve(void) { return 0; } int log_it(void) { return 0; } int main(void) { return 0; }";
+    compile_text(folder.path(), source, "libmade.so", &["-shared", "-fPIC"]);
+    let plan = ["plan", "--lib", &at("libmade.so"), "--args-from", &at("made.toml"), "--format", "json", "--", "true"];
+    let plan: serde_json::Value = serde_json::from_slice(&rtrace(&plan).stdout).unwrap();
+    let said = plan.to_string();
+    for column in ["\"values\"", "\"count\"", "\"made\"", "\"less\"", "\"format\""] {
+        assert!(said.contains(column), "{column}: {plan:#}");
+    }
+    let text = stdout(&table);
+    assert!(
+        text.contains("small_t = \"unsigned short\"") && !text.contains("inner") && !text.contains("malloc"),
+        "{text}"
+    );
 }
 
 #[test]

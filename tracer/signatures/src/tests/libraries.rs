@@ -235,7 +235,8 @@ fn a_launch_of_a_kernel_has_its_grid() {
     let folder = tempfile::tempdir().unwrap();
     let source = "int cudaRuntimeGetVersion(int *v) { return *v; } int cudaLaunchKernel(void) { return 0; }";
     let library = build(folder.path(), "gcc", "libcudart.c", source, &["-shared", "-fPIC"]);
-    let Lookup::Signature(signature, _) = known(&library, &[], &Request::default(), &["cudaLaunchKernel"]).unwrap().remove(0)
+    let Lookup::Signature(signature, _) =
+        known(&library, &[], &Request::default(), &["cudaLaunchKernel"]).unwrap().remove(0)
     else {
         panic!()
     };
