@@ -58,11 +58,11 @@ pub struct Sampling<'a> {
     links: Vec<Link>,
     processes: HashSet<u32>,
     batch: u32,
-    stacks: Option<(RingBuffer<'a>, Taken)>,
+    stacks: Option<(RingBuffer<'a>, TakenStacks)>,
 }
 
 /// Samples with stacks, or why one could not be read.
-type Taken = Rc<RefCell<Vec<Result<(PlaceKey, Rest), Error>>>>;
+type TakenStacks = Rc<RefCell<Vec<Result<(PlaceKey, Rest), Error>>>>;
 
 /// Notes where processes are whenever one of the `clocks` ticks, as long as `meanwhile` takes. The clocks are
 /// performance events of one CPU each, which do not run yet.
@@ -95,8 +95,8 @@ pub fn sample<T>(
     meanwhile(Sampling { skel: &skel, links, processes: HashSet::new(), batch: BATCH.min(setup.places), stacks })
 }
 
-fn stack_ring<'s>(skel: &'s SamplingSkel<'_>) -> libbpf_rs::Result<(RingBuffer<'s>, Taken)> {
-    let taken = Taken::default();
+fn stack_ring<'s>(skel: &'s SamplingSkel<'_>) -> libbpf_rs::Result<(RingBuffer<'s>, TakenStacks)> {
+    let taken = TakenStacks::default();
     let filled = Rc::clone(&taken);
     let mut builder = RingBufferBuilder::new();
     builder.add(&skel.maps.stacks, move |bytes| {

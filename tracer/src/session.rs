@@ -72,7 +72,7 @@ impl<'a> TracedProgram<'a> {
     /// # Errors
     /// It must not be traced, cannot be looked at, or has no such library.
     pub fn target(self, options: &Options) -> Result<Target, target::Error> {
-        let wanted = target::Wanted { patterns: &options.libraries, statics: options.statics };
+        let wanted = target::LibraryChoice { patterns: &options.libraries, statics: options.statics };
         match self {
             TracedProgram::Running(pids) => target::of_processes(pids, wanted),
             TracedProgram::Command(words) => target::of_command(words, wanted),

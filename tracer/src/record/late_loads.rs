@@ -31,7 +31,7 @@ use crate::target::mapped_files::MappedFiles;
 use crate::target::mapping_history::MappingHistory;
 use crate::target::privilege;
 use crate::target::source_files;
-use crate::target::{self, Target, Wanted};
+use crate::target::{self, LibraryChoice, Target};
 
 /// Longest time without a look at what the recorder says.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -280,7 +280,7 @@ impl LateLoads {
     /// The library that a process has mapped, if it is not known yet. Of one out of reach, as its process has ended, no
     /// more is known than that it was there.
     fn mapped(&mut self, mapping: &CodeMapping, channels: &Channels) -> Target {
-        let wanted = Wanted { patterns: &self.patterns, statics: self.options.statics };
+        let wanted = LibraryChoice { patterns: &self.patterns, statics: self.options.statics };
         let target = target::mapped(mapping, wanted, &mut self.known, self.next_library);
         let is_gone = privilege::check_process(mapping.pid).is_err();
         if target.libraries.is_empty() && is_gone && !mapping.path.exists() {
@@ -292,7 +292,7 @@ impl LateLoads {
 
     /// Looks at all that the processes map.
     fn look(&mut self, pids: &[u32], since: Timestamp, channels: &Channels) {
-        let wanted = Wanted { patterns: &self.patterns, statics: self.options.statics };
+        let wanted = LibraryChoice { patterns: &self.patterns, statics: self.options.statics };
         let target = target::late_loads(pids, wanted, &mut self.known, self.next_library);
         self.tell(target, since, channels);
     }

@@ -45,7 +45,7 @@ pub struct Target {
 
 /// Which libraries are chosen, and which of their functions.
 #[derive(Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct LibraryChoice<'a> {
     /// Names, paths or globs.
     pub patterns: &'a [String],
     /// Whether functions that a library does not export are meant, too.
@@ -123,7 +123,7 @@ impl Error {
 ///
 /// # Errors
 /// A process cannot be inspected, or runs under a translator, or a pattern names nothing that any of them maps.
-pub fn of_processes(pids: &[u32], wanted: Wanted<'_>) -> Result<Target, Error> {
+pub fn of_processes(pids: &[u32], wanted: LibraryChoice<'_>) -> Result<Target, Error> {
     pids.iter().try_for_each(|&pid| translators::check_process(pid))?;
     let mut modules = Vec::new();
     for &pid in pids {
@@ -266,7 +266,12 @@ fn note_altered<'m>(libraries: &mut [LibrarySource], modules: impl Iterator<Item
 /// are not in `known`, to which they are added. Their ids count up from `first`.
 ///
 /// Processes that have ended, and files that cannot be traced, are passed over.
-pub fn late_loads(pids: &[u32], wanted: Wanted<'_>, known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+pub fn late_loads(
+    pids: &[u32],
+    wanted: LibraryChoice<'_>,
+    known: &mut HashSet<(u64, u64)>,
+    first: LibraryId,
+) -> Target {
     let is_wanted = |module: &Module| wanted.patterns.iter().any(|pattern| module.is_named(pattern));
     loaded((pids, wanted.statics), is_wanted, known, first)
 }
@@ -340,7 +345,12 @@ impl ChosenFile<'_> {
 
 /// As [`late_loads`], for a mapping that the kernel told of: also if the process has given it up
 /// again, as the file's path is known.
-pub fn mapped(mapping: &CodeMapping, wanted: Wanted<'_>, known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+pub fn mapped(
+    mapping: &CodeMapping,
+    wanted: LibraryChoice<'_>,
+    known: &mut HashSet<(u64, u64)>,
+    first: LibraryId,
+) -> Target {
     let target = late_loads(&[mapping.pid], wanted, known, first);
     if !target.libraries.is_empty() {
         return target;
@@ -382,7 +392,7 @@ fn places(mapping: &CodeMapping) -> [PathBuf; 2] {
 ///
 /// # Errors
 /// The command cannot be found, or starts a translator, or a pattern names no library on this machine.
-pub fn of_command(command: &[OsString], wanted: Wanted<'_>) -> Result<Target, Error> {
+pub fn of_command(command: &[OsString], wanted: LibraryChoice<'_>) -> Result<Target, Error> {
     let environment = environment();
     let name = name_of(command);
     let executables = linker::resolve_command(word_of(command), environment.path.as_deref())?;

@@ -39,7 +39,7 @@ struct CubeMetric {
 }
 
 /// The call paths of all threads together, numbered so that callers come before callees, those of one caller side by side.
-struct CallTree {
+struct CubeTree {
     /// Each with how deep it is.
     steps: Vec<(PathStep, usize)>,
     /// Where in the paths of the threads the figures of a call path and a thread are.
@@ -49,7 +49,7 @@ struct CallTree {
 
 fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let paths = ExportPaths::of_threads(source)?;
-    let tree = CallTree::of(&paths);
+    let tree = CubeTree::of(&paths);
     let metrics = metrics(source);
     let mut anchor = Vec::new();
     describe(source, &tree, &metrics, &mut anchor)?;
@@ -99,8 +99,8 @@ fn metrics(source: &Excerpt<'_>) -> Vec<CubeMetric> {
     metrics
 }
 
-impl CallTree {
-    fn of(paths: &ExportPaths) -> CallTree {
+impl CubeTree {
+    fn of(paths: &ExportPaths) -> CubeTree {
         let mut locations = Vec::new();
         // Node 0 is the program; by caller and step, in the order in which they are met.
         let mut places: HashMap<(usize, PathStep), usize> = HashMap::new();
@@ -137,14 +137,14 @@ impl CallTree {
         };
         let figures = of_path.iter().enumerate().filter(is_call);
         let figures = figures.map(|(place, &(node, location))| ((numbers[node], location), place)).collect();
-        CallTree { steps, figures, locations }
+        CubeTree { steps, figures, locations }
     }
 }
 
 /// What is in the archive, in XML.
 fn describe(
     source: &Excerpt<'_>,
-    tree: &CallTree,
+    tree: &CubeTree,
     metrics: &[CubeMetric],
     out: &mut Vec<u8>,
 ) -> Result<(), ExportError> {
@@ -207,7 +207,7 @@ fn region(
 }
 
 /// The processes and threads.
-fn system(source: &Excerpt<'_>, tree: &CallTree, out: &mut Vec<u8>) -> io::Result<()> {
+fn system(source: &Excerpt<'_>, tree: &CubeTree, out: &mut Vec<u8>) -> io::Result<()> {
     let host = xml(&source.header().host);
     writeln!(
         out,
