@@ -323,6 +323,7 @@ fn functions_of_one_name_are_told_apart_by_every_format() {
         write(&trace, format, &Selection::default(), &output).unwrap();
         let bytes = match format.name {
             "otf2" => fs::read(output.join("traces.def")).unwrap(),
+            "cubex" => fs::read(&output).unwrap(),
             name => golden::readable(name, &output).into_bytes(),
         };
         let has = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
@@ -331,7 +332,7 @@ fn functions_of_one_name_are_told_apart_by_every_format() {
         let has_libraries = matches!(format.name, "csv" | "jsonl" | "arrow" | "callgrind");
         assert_eq!(has("init [libone.so.0]") && has("init [libone.so.1]"), !has_libraries, "{}", format.name);
         // The linker's name has the version, too, which is how a program asks for it.
-        let has_symbols = matches!(format.name, "csv" | "jsonl" | "arrow" | "pprof" | "otf2");
+        let has_symbols = matches!(format.name, "csv" | "jsonl" | "arrow" | "pprof" | "otf2" | "cubex");
         assert_eq!(has("calc@VER_2"), has_symbols, "{}", format.name);
     }
 }

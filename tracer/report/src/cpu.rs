@@ -213,8 +213,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_model::{
-        CallSiteId, Context, ContextEnding, ContextId, CpuSamples, Definition, Estimate, Header, Region, RegionId, Sink as _,
-        Summary,
+        CallSiteId, Context, ContextEnding, ContextId, CpuSamples, Definition, Estimate, Header, Region, RegionId,
+        Sink as _, Summary,
     };
 
     use crate::testing::{region, script, writer};
