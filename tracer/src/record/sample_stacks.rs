@@ -43,10 +43,8 @@ impl<'a> SampleStacks<'a> {
         for (place, stack) in samples {
             let pid = place.process;
             let modules = mapped.entry(pid).or_insert_with(|| modules::of_process(pid).unwrap_or_default());
-            let context = match self.programs.space(pid)?.filter(|_| !modules.is_empty()) {
-                Some(space) => Some(self.context(&place, space, &stack, modules)),
-                None => None,
-            };
+            let space = self.programs.space(pid)?.filter(|_| !modules.is_empty());
+            let context = space.map(|space| self.context(&place, space, &stack, modules));
             walked.push((place, 1, context));
         }
         Ok(walked)

@@ -252,7 +252,7 @@ fn header(output: &mut dyn Write, name: &str, size: u64) -> io::Result<()> {
     let mut header = [0_u8; BLOCK];
     let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, name.as_bytes());
-    put(100, b"0000644\00000000\00000000\0");
+    put(100, b"0000644\x000000000\x000000000\x00");
     match size {
         0..LARGEST_OCTAL => put(124, format!("{size:011o}").as_bytes()),
         _ => {

@@ -13,7 +13,7 @@ const PROLOGUE: &str = "<!doctype html>\n<!-- A recording of rtrace. -->\n";
 const STYLE: &str = include_str!("assets/page.css");
 
 /// The scripts in the order in which they need each other.
-const SCRIPTS: [&str; 10] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("assets/base.js"),
     include_str!("assets/table.js"),
     include_str!("assets/colours.js"),
