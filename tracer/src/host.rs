@@ -1,11 +1,12 @@
 //! What is said of the machine, its clocks, and its scheduler.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{OsStr, OsString, c_int};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::OnceLock;
 
 use rtrace_model::{CallCost, ClockAnchor, Header, Percent, Timestamp, text_of};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::rank;
@@ -81,36 +82,66 @@ pub fn header(mechanism: &str, budget: Option<Percent>, command: &[OsString], ca
 /// so. On a machine that is busy the rings would fill up before their reader runs: 64 threads on two CPUs lost
 /// up to 31 % of their calls. It takes no more time for that, as there is no more to read.
 pub fn run_first() -> Priority {
-    usual_priority();
-    let before = priority();
+    let before = Priority::of_thread();
     // Without the privilege calls may be lost, which is counted.
-    let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
-    Priority { before }
+    set_nice(HIGHEST_PRIORITY);
+    before
+}
+
+/// The same for a thread that others wait for inside the kernel: it runs as soon as it can, under a real-time policy
+/// where that is allowed. By its nice value alone, the scheduler lets who runs finish a time slice first.
+pub fn run_at_once() -> Priority {
+    let before = run_first();
+    set_policy(libc::SCHED_FIFO);
+    before
 }
 
 /// Lets the calling thread run like those that never were ahead: it has the priority of the one that started it.
 pub fn run_as_usual() {
-    let _ = rustix::process::setpriority_process(None, usual_priority());
+    set_policy(libc::SCHED_OTHER);
+    set_nice(usual_nice());
 }
 
 /// Does what takes long without being ahead of others.
 pub fn usually<T>(work: impl FnOnce() -> T) -> T {
-    let before = priority();
+    let _ahead = Priority::of_thread();
     run_as_usual();
-    let done = work();
-    let _ = rustix::process::setpriority_process(None, before);
-    done
+    work()
+}
+
+/// Lets the calling thread run on all CPUs that rtrace may use, also if the one that started it may not.
+pub fn run_anywhere() {
+    if let Some(cpus) = allowed_cpus() {
+        // Else it stays where it is.
+        let _ = sched_setaffinity(None, &cpus);
+    }
+}
+
+/// The CPUs that rtrace may use: those of the first thread that ever asks.
+pub fn allowed_cpus() -> Option<CpuSet> {
+    static ALLOWED: OnceLock<Option<CpuSet>> = OnceLock::new();
+    *ALLOWED.get_or_init(|| sched_getaffinity(None).ok())
+}
+
+fn set_policy(policy: c_int) {
+    let priority = c_int::from(policy != libc::SCHED_OTHER);
+    // SAFETY: the structure is as the call expects it, which only reads it.
+    unsafe { libc::sched_setscheduler(0, policy, &libc::sched_param { sched_priority: priority }) };
+}
+
+fn set_nice(nice: i32) {
+    let _ = rustix::process::setpriority_process(None, nice);
 }
 
 /// The nice value of the calling thread.
-fn priority() -> i32 {
+fn nice() -> i32 {
     rustix::process::getpriority_process(None).unwrap_or(0)
 }
 
 /// That of the first thread that ever asks.
-fn usual_priority() -> i32 {
+fn usual_nice() -> i32 {
     static USUAL: OnceLock<i32> = OnceLock::new();
-    *USUAL.get_or_init(priority)
+    *USUAL.get_or_init(nice)
 }
 
 /// Files that rtrace may open where it can choose that itself: sites of many processes are some ten thousand.
@@ -144,12 +175,23 @@ const HIGHEST_PRIORITY: i32 = -20;
 /// wait longer for what the kernel locks for that.
 #[must_use]
 pub struct Priority {
-    before: i32,
+    policy: c_int,
+    nice: i32,
+}
+
+impl Priority {
+    fn of_thread() -> Priority {
+        usual_nice();
+        // SAFETY: takes and gives a number.
+        let policy = unsafe { libc::sched_getscheduler(0) };
+        Priority { policy, nice: nice() }
+    }
 }
 
 impl Drop for Priority {
     fn drop(&mut self) {
-        let _ = rustix::process::setpriority_process(None, self.before);
+        set_policy(self.policy);
+        set_nice(self.nice);
     }
 }
 

@@ -360,6 +360,7 @@ impl Closing {
         if !probes.is_empty() {
             let links = probes.into_iter().flat_map(Probes::into_links).collect();
             self.0.push(thread::spawn(move || {
+                host::run_anywhere();
                 begin();
                 close(links, CLOSED_SOON);
             }));

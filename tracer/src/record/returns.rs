@@ -264,7 +264,7 @@ impl<'a> ReturnSites<'a> {
         'a: 's,
     {
         // Calls are not timed until their sites are in place.
-        let _ahead = host::run_first();
+        let _ahead = host::run_at_once();
         let mut questions = self.programs.questions()?;
         let standby = Standby::beside(questions.as_fd());
         self.programs.wait_for_writers(LONGEST_WAIT_NS);

@@ -15,6 +15,7 @@ use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_symbolizer::open_regular;
 
 use super::FileId;
+use crate::host;
 use crate::record::attach::{self, Closing};
 use crate::target::code::Spot;
 use crate::target::presence::{Presence, ProcessCode};
@@ -231,6 +232,7 @@ impl<'a> Links<'a> {
         let (sender, receiver) = mpsc::channel();
         self.relinking = Some(receiver);
         scope.spawn(move || {
+            host::run_anywhere();
             // With the priority of who asks: on a machine that is busy, sites that are to go would be hit for seconds more.
             let relink = |relinking: Relinking| {
                 let linked = link(programs, relinking.group.0, &relinking.path, &relinking.sites, most);

@@ -52,7 +52,7 @@ impl<'a> Warmth<'a> {
     /// Keeps the kernel ready until somebody sends something, or cannot any more. On a thread of its own: who places probes
     /// also does what takes longer than a grace period.
     pub fn keep(mut self, ended: &Receiver<()>) -> Warmth<'a> {
-        let _ahead = host::run_first();
+        let _ahead = host::run_at_once();
         while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
             self.make_ready();
         }
