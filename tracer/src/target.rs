@@ -17,6 +17,7 @@ pub mod privilege;
 pub mod proc_files;
 pub(crate) mod python;
 pub mod source_files;
+pub(crate) mod stop;
 pub(crate) mod subject;
 pub mod translators;
 pub mod user;

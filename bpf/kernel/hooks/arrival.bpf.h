@@ -61,6 +61,7 @@ static __always_inline bool tell_address(const struct rt_arrival_key *key, const
 
 #define MOST_PAUSED 16 /* times as long as one waits, nobody does after answers that did not come */
 #define MOST_STEPS (1 << 23) /* of a loop, as the kernel has it */
+#define MOST_LOOPS 16 /* one after another: a single one may be over before the longest wait is */
 
 #define ASKED_SHIFT 20 /* nanoseconds by which the time of asking is told */
 #define LONGEST_ASKED 16 /* in that unit: later, nobody waits for the answer any more */
@@ -135,13 +136,16 @@ static __always_inline void see_answer(struct rt_patience *patience, struct rt_w
 static __always_inline void wait_for(struct rt_patience *patience, struct rt_wait *wait, long (*step)(u32, void *))
 {
 	u64 begin = bpf_ktime_get_ns();
+	int i;
 
 	wait->until = 0;
 	if (!most_waiting || !patience->longest || begin < patience->until)
 		return;
 	wait->until = begin + patience->longest;
 	__sync_fetch_and_add(&waiting, 1);
-	bpf_loop(MOST_STEPS, step, wait, 0);
+	for (i = 0; i < MOST_LOOPS; i++)
+		if (bpf_loop(MOST_STEPS, step, wait, 0) != MOST_STEPS)
+			break;
 	__sync_fetch_and_sub(&waiting, 1);
 	__sync_fetch_and_add(&waited, bpf_ktime_get_ns() - begin);
 }

@@ -137,8 +137,9 @@ struct rt_patience for_sites = { .longest = 3000000 };
 struct rt_patience for_children;
 /* Until there are no probes in code that is made writable; 0: nobody takes them out. */
 struct rt_patience for_writers;
-/* Threads that wait now. */
+/* Threads that wait now, and of these, those that make code writable. */
 volatile u32 waiting;
+volatile u32 writing;
 /* Nanoseconds that threads have waited for answers. */
 u64 waited;
 

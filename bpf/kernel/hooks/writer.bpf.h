@@ -4,8 +4,8 @@
  *
  * Where a probe is, the kernel executes what the file holds. A program that changes its code would go on with what was
  * there before. It has to make the code writable first. Before that system call, or else in front of the lock of the
- * memory that it takes, the thread waits until user space has taken the probes out. Any later would not do, as the
- * kernel writes breakpoints again where a mapping is split or merged. User space hears of the system call that ends this, too.
+ * memory that it takes, the thread waits until user space is about to stop it behind the call. Where it cannot be stopped, it
+ * waits until user space has taken the probes out. User space hears of the system call that ends this, too.
  */
 #ifndef RTRACE_WRITER_H
 #define RTRACE_WRITER_H
@@ -79,12 +79,17 @@ __noinline int change_code(u64 address, u64 length, u32 space, bool is_sealed)
 	question->length = length;
 	question->thread = wait.writer;
 	bpf_ringbuf_submit(question, BPF_RB_FORCE_WAKEUP);
-	/* Where all CPUs are taken by who waits, nobody gets an answer. */
-	if (!is_sealed && waiting < most_waiting) {
+	/*
+	 * Where all CPUs are taken by who waits, nobody gets an answer. Who waits for a site makes room: that costs a time
+	 * at most, but to go on here with a probe in the code would change what the program does.
+	 */
+	if (!is_sealed && __sync_fetch_and_add(&writing, 1) < most_waiting) {
 		wait_for(&for_writers, &wait, wait_for_writer_step);
 		has_probes = bpf_map_lookup_elem(&writers, &wait.writer);
 		see_answer(&for_writers, &wait, !has_probes || !*has_probes);
 	}
+	if (!is_sealed)
+		__sync_fetch_and_sub(&writing, 1);
 	return 0;
 }
 

@@ -44,7 +44,7 @@ pub use self::ahead::TIME_AHEAD;
 use self::ahead::{Ahead, Held, MOST_AHEAD};
 use self::caller::Callers;
 use self::hold::Hold;
-use self::inspect::Sealing;
+use self::inspect::{Sealing, Writer};
 use self::jumps::Jumps;
 use self::links::{Links, Placement};
 use self::site::Placed;
@@ -64,7 +64,7 @@ use crate::target::translators;
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// The same while a thread makes code executable.
+/// The same while a thread makes code writable, or executable.
 const SEALING_PATIENCE: Duration = Duration::from_micros(100);
 
 /// Time between two looks at what sites cost; once functions have been throttled, as the sites of those may be hit by
@@ -75,8 +75,8 @@ const FIRST_TIDY: Duration = Duration::from_millis(20);
 
 /// Return addresses about which threads ask for which sites are placed at once: they wait for that.
 const MOST_AT_ONCE: usize = 8;
-/// A thread that makes code writable waits until its probes are gone, but not longer than that: it takes the kernel 12 us to
-/// take one out of a link and to place another one anew.
+/// A thread that makes code writable waits until it is to stop, or else until its probes are gone, but not longer than that:
+/// it takes the kernel 12 us to take one out of a link and to place another one anew.
 const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
 /// What the governor and the return sites tell each other.
@@ -162,6 +162,7 @@ pub struct ReturnSites<'a> {
     most_ahead: usize,
     /// Those that processes have overwritten, or may have, by file with its path in the process.
     withdrawn: HashMap<(u32, FileId), (PathBuf, Vec<u32>)>,
+    writers: Vec<Writer>,
     sealing: Vec<Sealing>,
     turns: Turns,
     /// Hits until levels last changed; none where they never did.
@@ -201,6 +202,7 @@ impl<'a> ReturnSites<'a> {
             held: HashMap::new(),
             most_ahead: MOST_AHEAD,
             withdrawn: HashMap::new(),
+            writers: Vec::new(),
             sealing: Vec::new(),
             turns: Turns::new(),
             before: None,
@@ -273,7 +275,7 @@ impl<'a> ReturnSites<'a> {
         while !is_over.load(Ordering::Relaxed) {
             let patience = match self.ahead.want_any() || !tasks.is_empty() {
                 true => Duration::ZERO,
-                false if self.sealing.is_empty() => PATIENCE,
+                false if self.sealing.is_empty() && self.writers.is_empty() => PATIENCE,
                 false => SEALING_PATIENCE,
             };
             standby.sleep(|| wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience));
@@ -287,9 +289,10 @@ impl<'a> ReturnSites<'a> {
             for code in &writers {
                 match code.kind {
                     QuestionCode::RT_QUESTION_SEALED => self.seal(code),
-                    _ => self.withdraw(code, followed)?,
+                    _ => self.see_writer(code, followed)?,
                 }
             }
+            self.see_stopped(followed)?;
             self.see_sealed(followed)?;
             self.go_on(met, &mut tasks, followed, &mut executed)?;
             self.links.take_relinked()?;
@@ -309,6 +312,10 @@ impl<'a> ReturnSites<'a> {
             }
         }
         self.programs.wait_for_writers(0);
+        while !self.writers.is_empty() {
+            self.see_stopped(followed)?;
+            std::thread::sleep(SEALING_PATIENCE);
+        }
         // No probes are placed any more.
         self.links.settle()?;
         let [forked, ..] = self.take(&mut questions)?;

@@ -14,8 +14,9 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::target::user::User;
 
@@ -221,8 +222,10 @@ impl IoBytes {
 /// Somebody else has waited for it.
 pub fn wait_with_totals(child: Child) -> io::Result<ProcessTotals> {
     let pid = Pid::from_child(&child);
-    // It is there until somebody waits for it, and so is what it read and wrote.
-    let ended = || waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    // It is there until somebody waits for it, and so is what it read and wrote. Who waits for its status would also be told
+    // when another thread of rtrace stops it.
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let ended = || poll(&mut [PollFd::new(&process, PollFlags::IN)], None);
     while ended().is_err_and(|error| error == Errno::INTR) {}
     let io = std::fs::read_to_string(format!("/proc/{}/io", child.id())).ok();
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());

@@ -20,8 +20,9 @@ use rtrace_symbolizer::modules::{self, Module};
 use crate::target::code::{ProcessMemory, Spot};
 use crate::target::privilege;
 
-/// The kernel takes probes out one by one, 7 us each; where all CPUs are taken, it takes its time.
-const REMOVAL: Duration = Duration::from_millis(500);
+/// The kernel takes probes out one by one, 7 us each; where all CPUs are taken, it takes its time. Threads stand still for
+/// that: they would go on with code that is not there any more.
+const REMOVAL: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_micros(20);
 
 /// Probes of a process that should have some in a file, but has none.
@@ -172,8 +173,10 @@ impl ProcessCode {
         let Some(module) = self.module(file) else { return };
         spots.sort_unstable_by_key(|spot| spot.site);
         let begin = Instant::now();
-        let executable = || module.mappings.iter().filter(|mapping| mapping.executable);
-        while executable().any(|mapping| self.code.has_probes(mapping, file, &spots)) && begin.elapsed() < REMOVAL {
+        // The process may be about to make code of it again.
+        while module.mappings.iter().any(|mapping| self.code.has_probes(mapping, file, &spots))
+            && begin.elapsed() < REMOVAL
+        {
             thread::sleep(STEP);
         }
     }

@@ -86,13 +86,18 @@ impl Followed<'_> {
     ///
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
-    pub fn withdraw(&self, pid: u32, file: FileId, is_meant: impl Fn(u64) -> bool) -> Result<(), Error> {
+    pub fn withdraw(
+        &self,
+        process: &ProcessCode,
+        pid: u32,
+        file: FileId,
+        is_meant: impl Fn(u64) -> bool,
+    ) -> Result<(), Error> {
         let since = host::now();
         let mut state = self.state();
         let everywhere = state.pids.contains(&EVERYWHERE);
         let owner = if everywhere { EVERYWHERE } else { pid };
         let FollowedState { placed, probes, withdrawn, closing, .. } = &mut *state;
-        let process = ProcessCode::of(pid);
         let (mut interrupted, mut blind) = (HashSet::new(), HashSet::new());
         for (&number, InPlace { placed, first, .. }) in placed.iter_mut() {
             if placed.file_id() != Some(file) {
@@ -111,9 +116,7 @@ impl Followed<'_> {
                 continue;
             }
             closing.close_first(vec![old]);
-            if let Some(process) = &process {
-                process.wait_for_removal(placed.file.file(), placed.offsets().map(Spot::at).collect());
-            }
+            process.wait_for_removal(placed.file.file(), placed.offsets().map(Spot::at).collect());
             match placed.place(self.programs, owner) {
                 Ok(new) => held(probes, first, pid, number).extend(new),
                 Err(error) if error.is_gone() => {}
@@ -204,6 +207,7 @@ impl Followed<'_> {
             stay.extend(has.map(|site| (placed.library.id, site)));
         }
         drop(state);
+        let Some(process) = ProcessCode::of(pid) else { return Ok(found) };
         for Overwritten { library, offsets, .. } in &mut found {
             let also = |offset: &u64| {
                 let same = again.iter().filter(|other| other.library.id == library.id);
@@ -211,7 +215,8 @@ impl Followed<'_> {
                 stay.contains(&(library.id, *offset)) && same.any(|other| other == offset)
             };
             offsets.retain(also);
-            self.withdraw(pid, (library.device, library.inode), |offset| offsets.binary_search(&offset).is_ok())?;
+            let file = (library.device, library.inode);
+            self.withdraw(&process, pid, file, |offset| offsets.binary_search(&offset).is_ok())?;
         }
         Ok(found)
     }

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foldhash::HashSet;
@@ -25,6 +26,7 @@ use crate::record::family::Followed;
 use crate::record::inspection::LostSites;
 use crate::target::code::Spot;
 use crate::target::presence::{CodeComparison, ProcessCode};
+use crate::target::stop::ThreadStop;
 
 /// For so long at most a thread takes to make code executable once it was let go, unless it fails.
 const LONGEST_SEALING: Duration = Duration::from_secs(1);
@@ -34,6 +36,15 @@ pub(super) struct Sealing {
     pid: u32,
     addresses: Range<u64>,
     until: Instant,
+}
+
+/// A thread that makes code writable, and is stopped until there are no probes in it.
+pub(super) struct Writer {
+    pid: u32,
+    addresses: Range<u64>,
+    /// What the process mapped before.
+    modules: Arc<[Module]>,
+    stop: ThreadStop,
 }
 
 impl Sealing {
@@ -71,28 +82,59 @@ fn is_relocated(module: &Module) -> bool {
 }
 
 impl ReturnSites<'_> {
-    /// Takes all probes out of code that a process makes writable, and lets it go on.
-    pub(super) fn withdraw(&mut self, code: &QuestionRecord, followed: &Followed<'_>) -> Result<(), Error> {
+    /// A thread makes code writable, from which all probes go before it executes anything more. It is stopped for that, as
+    /// the kernel takes out no probe as long as threads are in its way that wait for the CPU of this one. Where it cannot be
+    /// stopped, it waits there.
+    pub(super) fn see_writer(&mut self, code: &QuestionRecord, followed: &Followed<'_>) -> Result<(), Error> {
         let QuestionRecord { pid, address, length, thread, .. } = *code;
-        let (begin, end) = (address, address.saturating_add(length));
+        let addresses = address..address.saturating_add(length);
         // What another thread was about to do it has done before, or does not now.
-        self.sealing.retain(|other| other.pid != pid || other.addresses.end <= begin || end <= other.addresses.start);
-        let modules = modules::of_process(pid).unwrap_or_default();
-        for module in &modules {
-            let is_meant = |offset: u64| {
-                let executable = module.mappings.iter().filter(|mapping| mapping.executable);
-                executable.filter_map(|mapping| mapping.address_of(offset)).any(|at| begin <= at && at < end)
-            };
-            let is_concerned = |mapping: &Mapping| mapping.executable && mapping.start < end && begin < mapping.end;
-            if module.mappings.iter().any(is_concerned) && !is_relocated(module) {
-                let file = (module.device, module.inode);
-                followed.withdraw(pid, file, is_meant)?;
-                let Some(process) = ProcessCode::of(pid) else { break };
-                self.jumps.withdraw(&process, pid, file, is_meant)?;
-                self.give_up(pid, vec![(file, module.path.clone(), self.links.within(pid, file, is_meant))])?;
-            }
+        self.sealing.retain(|other| {
+            other.pid != pid || other.addresses.end <= addresses.start || addresses.end <= other.addresses.start
+        });
+        // It is code until the thread goes on.
+        let modules: Arc<[Module]> = modules::of_process(pid).unwrap_or_default().into();
+        match ThreadStop::of(pid, thread) {
+            Some(stop) => self.writers.push(Writer { pid, addresses, modules, stop }),
+            None => self.withdraw(pid, &addresses, &modules, followed)?,
         }
         self.programs.let_write(thread)
+    }
+
+    /// Takes all probes out of code that stopped threads have made writable, and lets them go on.
+    pub(super) fn see_stopped(&mut self, followed: &Followed<'_>) -> Result<(), Error> {
+        let stopped: Vec<Writer> = self.writers.extract_if(.., |writer| writer.stop.is_reached()).collect();
+        stopped
+            .iter()
+            .try_for_each(|Writer { pid, addresses, modules, .. }| self.withdraw(*pid, addresses, modules, followed))
+    }
+
+    /// Takes all probes out of code that a process makes writable.
+    fn withdraw(
+        &mut self,
+        pid: u32,
+        addresses: &Range<u64>,
+        modules: &Arc<[Module]>,
+        followed: &Followed<'_>,
+    ) -> Result<(), Error> {
+        for module in modules.iter() {
+            let is_meant = |offset: u64| {
+                let executable = module.mappings.iter().filter(|mapping| mapping.executable);
+                executable.filter_map(|mapping| mapping.address_of(offset)).any(|at| addresses.contains(&at))
+            };
+            let is_concerned = |mapping: &Mapping| {
+                mapping.executable && mapping.start < addresses.end && addresses.start < mapping.end
+            };
+            if module.mappings.iter().any(is_concerned) && !is_relocated(module) {
+                let file = (module.device, module.inode);
+                let Some(process) = ProcessCode::with(pid, Arc::clone(modules)) else { break };
+                followed.withdraw(&process, pid, file, is_meant)?;
+                self.jumps.withdraw(&process, pid, file, is_meant)?;
+                let sites = self.links.within(pid, file, is_meant);
+                self.give_up(Some(&process), pid, vec![(file, module.path.clone(), sites)])?;
+            }
+        }
+        Ok(())
     }
 
     /// A thread is about to make code executable to which it could write.
@@ -141,7 +183,7 @@ impl ReturnSites<'_> {
         let all = || followed.inspected(&links.processes());
         let looked = turns.go_on(followed.changes(), all, |pid| (pid, overwritten(links, pid)));
         let Some((pid, overwritten)) = looked else { return Ok(()) };
-        self.give_up(pid, overwritten)
+        self.give_up(ProcessCode::of(pid).as_ref(), pid, overwritten)
     }
 
     /// The files of processes in which sites were overwritten, once each.
@@ -150,7 +192,7 @@ impl ReturnSites<'_> {
     /// A map of the programs cannot be written.
     pub fn overwritten(&mut self, followed: &Followed<'_>) -> Result<Vec<LostSites>, Error> {
         for pid in self.links.processes().into_iter().filter(|pid| followed.has_probes(*pid)) {
-            self.give_up(pid, overwritten(&self.links, pid))?;
+            self.give_up(ProcessCode::of(pid).as_ref(), pid, overwritten(&self.links, pid))?;
         }
         let lost = std::mem::take(&mut self.withdrawn).into_iter().map(|((pid, file), (path, ids))| {
             let offsets = ids.into_iter().map(|id| self.placed[id as usize].spot().site).collect();
@@ -160,9 +202,14 @@ impl ReturnSites<'_> {
     }
 
     /// These sites of files are gone.
-    fn give_up(&mut self, pid: u32, gone: Vec<(FileId, PathBuf, Vec<u32>)>) -> Result<(), Error> {
+    fn give_up(
+        &mut self,
+        process: Option<&ProcessCode>,
+        pid: u32,
+        gone: Vec<(FileId, PathBuf, Vec<u32>)>,
+    ) -> Result<(), Error> {
         for ((device, inode), path, ids) in gone {
-            self.links.withdraw(pid, (device, inode), &ids.iter().copied().collect())?;
+            self.links.withdraw(process, pid, (device, inode), &ids.iter().copied().collect())?;
             for id in ids {
                 let placed = &self.placed[id as usize];
                 if self.known.get(&placed.key()) != Some(&id) {

@@ -152,7 +152,13 @@ impl<'a> Links<'a> {
     ///
     /// # Errors
     /// As [`place`](Links::place).
-    pub fn withdraw(&mut self, pid: u32, id: FileId, out: &HashSet<u32>) -> Result<(), Error> {
+    pub fn withdraw(
+        &mut self,
+        process: Option<&ProcessCode>,
+        pid: u32,
+        id: FileId,
+        out: &HashSet<u32>,
+    ) -> Result<(), Error> {
         self.settle_relinking()?;
         let (programs, most) = (self.programs, self.most);
         let Some(group) = self.groups.get_mut(&(pid, id)) else { return Ok(()) };
@@ -165,7 +171,7 @@ impl<'a> Links<'a> {
         let links = self.numbered(links);
         self.groups.entry((pid, id)).and_modify(|group| group.links.extend(links));
         self.closing.close_first(old.into_iter().map(|link| link.probes).collect());
-        if let (Some(process), Ok(file)) = (ProcessCode::of(pid), open_regular(&path)) {
+        if let (Some(process), Ok(file)) = (process, open_regular(&path)) {
             process.wait_for_removal(&file, gone.iter().map(|site| Spot::at(site.probe.file_offset)).collect());
         }
         Ok(())

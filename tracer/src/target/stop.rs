@@ -1,0 +1,105 @@
+//! Stops a thread of a program for a moment where it is about to leave the kernel (`ptrace(2)`): nobody but the thread that
+//! stops it is told.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+use crate::target::descendants::parent_of;
+
+/// A thread that stops, or has stopped. It goes on when this goes, and when the thread of rtrace ends that stops it.
+pub struct ThreadStop {
+    pid: u32,
+    thread: libc::pid_t,
+}
+
+impl ThreadStop {
+    /// Stops a thread of a process as soon as it leaves the kernel; none where the system does not permit it, or somebody
+    /// traces the thread already.
+    pub fn of(pid: u32, thread: u32) -> Option<ThreadStop> {
+        // In another namespace of processes the number may mean another thread.
+        let is_known = std::fs::exists(format!("/proc/{pid}/task/{thread}")).unwrap_or(false);
+        let thread = is_known.then_some(thread.cast_signed())?;
+        ask(libc::PTRACE_SEIZE, thread).ok()?;
+        let stop = ThreadStop { pid, thread };
+        // If that is refused, the thread has ended, and is let go.
+        ask(libc::PTRACE_INTERRUPT, thread).ok().map(|()| stop)
+    }
+
+    /// Whether the thread executes nothing more: it has stopped, or it has ended.
+    pub fn is_reached(&self) -> bool {
+        self.state().is_none_or(|code| code != 0)
+    }
+
+    /// What has become of the thread (`CLD_*`); 0: it still runs in the kernel. None where it is not there any more.
+    fn state(&self) -> Option<libc::c_int> {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+        // SAFETY: the kernel fills the structure, of which zeros are a value.
+        unsafe {
+            let waited = libc::waitid(libc::P_PID, self.thread.cast_unsigned(), info.as_mut_ptr(), flags);
+            (waited == 0).then(|| info.assume_init().si_code)
+        }
+    }
+}
+
+impl Drop for ThreadStop {
+    fn drop(&mut self) {
+        if ask(libc::PTRACE_DETACH, self.thread).is_ok() {
+            return;
+        }
+        // It has been killed, which its parent is told once we have taken note, unless it is a child of ours.
+        let is_ours = self.thread.cast_unsigned() == self.pid && parent_of(self.pid) == Some(std::process::id());
+        if !is_ours {
+            // SAFETY: no status is asked for.
+            unsafe { libc::waitpid(self.thread, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) };
+        }
+    }
+}
+
+fn ask(request: libc::c_uint, thread: libc::pid_t) -> io::Result<()> {
+    // SAFETY: none of the requests made here takes memory.
+    match unsafe { libc::ptrace(request, thread, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::process::{Command, Stdio};
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_stops_and_goes_on() {
+        let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let Some(stop) = ThreadStop::of(cat.id(), cat.id()) else { return };
+        while !stop.is_reached() {
+            sleep(Duration::from_millis(1));
+        }
+        assert_eq!(stop.state(), Some(libc::CLD_TRAPPED));
+        assert!(ThreadStop::of(cat.id(), cat.id()).is_none(), "it is stopped already");
+        drop(cat.stdin.take());
+        sleep(Duration::from_millis(20));
+        assert_eq!(stop.state(), Some(libc::CLD_TRAPPED), "it executes nothing");
+        drop(stop);
+        assert!(cat.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_thread_that_is_killed_meanwhile_is_left_to_its_parent() {
+        let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let Some(stop) = ThreadStop::of(cat.id(), cat.id()) else { return };
+        cat.kill().unwrap();
+        while stop.state().is_some_and(|code| code != libc::CLD_KILLED) {
+            sleep(Duration::from_millis(1));
+        }
+        assert!(stop.is_reached());
+        drop(stop);
+        assert!(!cat.wait().unwrap().success());
+    }
+}
