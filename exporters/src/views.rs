@@ -261,18 +261,14 @@ fn define_values(traces: &[Member<'_>], sql: &mut String) {
         for column in columns {
             let alias = told_apart(&column, &taken);
             taken.insert(alias.to_lowercase());
-            shown.push((name(&column), name(&alias)));
+            shown.push(format!("v.{} AS {}", name(&column), name(&alias)));
         }
-        let stored: Vec<String> = shown.iter().map(|(column, alias)| format!(", {column} AS {alias}")).collect();
-        let aliases: Vec<&str> = shown.iter().map(|(_, alias)| alias.as_str()).collect();
-        let (view, stored_view) = (name(&view), name(&format!("_{view}")));
         let _ = writeln!(
             sql,
-            "CREATE OR REPLACE VIEW {stored_view} AS SELECT trace, location, call{} FROM (\n  {}\n);\n\
-             CREATE OR REPLACE VIEW {view} AS SELECT {}, c.* FROM calls AS c JOIN {stored_view} AS v USING (trace, location, call);",
-            stored.concat(),
+            "CREATE OR REPLACE VIEW {} AS SELECT {}, c.* FROM calls AS c JOIN (\n  {}\n) AS v USING (trace, location, call);",
+            name(&view),
+            shown.join(", "),
             parts.join("\n  UNION ALL BY NAME "),
-            aliases.join(", "),
         );
     }
 }

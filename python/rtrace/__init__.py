@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Reads traces of rtrace through the SQL views that `rtrace info --sql` prints. SCHEMA.md describes their columns.
+"""Reads traces of rtrace: directories of Parquet files, which SCHEMA.md describes.
 
     import rtrace
     calls = rtrace.open("out.rtrace").calls(to="pandas")

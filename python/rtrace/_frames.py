@@ -4,14 +4,6 @@
 import pyarrow as pa
 
 
-def compact(table):
-    """The table with texts as dictionaries, as those of calls repeat."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
-            table = table.set_column(place, field.name, table[field.name].dictionary_encode())
-    return table
-
-
 def converted(table, to):
     """The table as "arrow", "pandas" or "polars"."""
     if to == "arrow":

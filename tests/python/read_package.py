@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Reads traces with the Python package, and compares what it joins with the files and with counts.
+"""Reads traces with the Python package and with the SQL views, and compares both with each other and with counts.
 
 usage: read_package.py DIRECTORY FUNCTION=CALLS...
 
@@ -19,19 +19,7 @@ import rtrace
 
 warnings.simplefilter("error")
 
-#: Methods, and the files with as many rows.
-TABLES = {
-    "functions": "regions",
-    "libraries": "libraries",
-    "threads": "locations",
-    "processes": "processes",
-    "call_sites": "call_sites",
-    "paths": "folded",
-    "metrics": "metrics",
-    "value_columns": "values",
-    "events": "events",
-    "samples": "samples",
-}
+TABLES = ["functions", "libraries", "threads", "processes", "call_sites", "paths", "metrics", "value_columns", "events", "samples"]
 
 
 def rows(table):
@@ -39,52 +27,19 @@ def rows(table):
     return Counter(repr(sorted(row.items())) for row in table.to_pylist())
 
 
-def stored(of, name):
-    """The rows of a file of definitions, or of the segments in a folder."""
-    files = [of.directory / f"{name}.parquet"]
-    files = files if files[0].is_file() else sorted((of.directory / name).glob("[!.]*.parquet"))
-    return [row for file in files for row in pyarrow.parquet.ParquetFile(file).read().to_pylist()]
-
-
-def joined(trace):
-    """The calls, joined by hand; what all recordings count from is the beginning of the first."""
-    calls = []
-    for place, of in enumerate(trace.traces):
-        regions = {row["region"]: row for row in stored(of, "regions")}
-        libraries = {row["library"]: row["name"] for row in stored(of, "libraries")}
-        threads = {row["location"]: row for row in stored(of, "locations")}
-        sites = {row["call_site"]: row for row in stored(of, "call_sites")}
-        for row in stored(of, "calls"):
-            region, thread, site = regions[row["region"]], threads[row["location"]], sites.get(row.get("call_site"), {})
-            line = site.get("source_file") and site.get("source_line") and f"{site['source_file']}:{site['source_line']}"
-            near = site.get("nearest") and f"near {site['nearest']}"
-            duration = None if row["ending"] == "unseen" else row["duration_ns"]
-            calls.append({
-                "trace": place,
-                "location": row["location"],
-                "call": row["call"],
-                "function": region["name"],
-                "library": libraries[region["library"]],
-                "waits_for": region.get("waits_for"),
-                "pid": thread["pid"],
-                "tid": thread["tid"],
-                "thread": thread["name"],
-                "since_start_ns": row["start_ns"] - trace.traces[0].header["begin"]["monotonic"],
-                "duration_ns": duration,
-                "exclusive_ns": None if duration is None else duration - row["child_ns"],
-                "called_at": line or site.get("function") or near or site.get("file"),
-            })
-    return calls
-
-
-def same_tables(trace):
-    calls, by_hand = trace.calls(), joined(trace)
-    shared = list(by_hand[0]) if by_hand else ["function"]
-    assert rows(calls.select(shared)) == Counter(repr(sorted(row.items())) for row in by_hand)
+def same_tables(trace, views):
+    of_views = views.sql("select * exclude (caller, caller_library) from calls_with_caller").to_arrow_table()
+    calls = trace.calls()
+    assert calls.column_names == of_views.column_names, (calls.column_names, of_views.column_names)
+    assert rows(calls) == rows(of_views)
     assert rows(calls) == sum((rows(part) for part in trace.batches()), Counter())
-    for name, file in TABLES.items():
-        count = sum(len(stored(of, file)) for of in trace.traces)
-        assert len(getattr(trace, name)()) == count, name
+    for name in TABLES:
+        mine = getattr(trace, name)()
+        theirs = views.sql(f"select * from {name}").to_arrow_table()
+        shared = [column for column in theirs.column_names if column in mine.column_names]
+        assert len(mine) == len(theirs) and {"trace"} < set(shared) or not len(theirs), name
+        if len(theirs):
+            assert rows(mine.select(shared)) == rows(theirs.select(shared)), name
 
 
 def frames_agree(trace, expected):
@@ -141,15 +96,14 @@ def recordings_of_any_kind(directory):
     regions = folder / "rank-1" / "regions.parquet"
     pyarrow.parquet.write_table(pyarrow.parquet.ParquetFile(regions).read().drop_columns(["waits_for"]), regions, compression="zstd")
     both = rtrace.open(folder)
-    same_tables(both)
+    same_tables(both, both.duckdb())
     assert len(both.calls()) == 2 * len(rtrace.open(directory).calls())
     as_version_1(folder / "rank-0")
     both = rtrace.open(folder)
-    same_tables(both)
+    same_tables(both, both.duckdb())
     for path in folder.glob("*/calls/*"):
         path.unlink()
-    both = rtrace.open(folder)
-    same_tables(both)
+    same_tables(both, both.duckdb())
     assert len(both.calls()) == 0 and len(both.calls(["function"], to="pandas")) == 0
 
 
@@ -175,7 +129,7 @@ def main():
     counted = views.sql("select function, count(*) from calls group by function").fetchall()
     assert dict(counted) == expected, f"{counted} instead of {expected}"
     assert dict(views.sql("select function, sum(calls)::BIGINT from paths group by function").fetchall()) == expected
-    same_tables(trace)
+    same_tables(trace, views)
     frames_agree(trace, expected)
     selections(trace, expected)
     print(values_agree(trace, views))

@@ -36,7 +36,7 @@ fn pyarrow_duckdb_and_polars() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The Python package joins calls with values and counters, and several traces, as the files say.
+/// The Python package and the SQL views say the same of calls with values and counters, and of several traces.
 #[test]
 fn python_package_and_views() {
     let Some(python) = python::with_package() else { return };
