@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_thread_stops_and_goes_on() {
         let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let Some(stop) = ThreadStop::of(cat.id(), cat.id()) else { return };
+        let stop = ThreadStop::of(cat.id(), cat.id()).expect("a child may be stopped");
         while !stop.is_reached() {
             sleep(Duration::from_millis(1));
         }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_thread_that_is_killed_meanwhile_is_left_to_its_parent() {
         let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let Some(stop) = ThreadStop::of(cat.id(), cat.id()) else { return };
+        let stop = ThreadStop::of(cat.id(), cat.id()).expect("a child may be stopped");
         cat.kill().unwrap();
         while stop.state().is_some_and(|code| code != libc::CLD_KILLED) {
             sleep(Duration::from_millis(1));
