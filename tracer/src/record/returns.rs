@@ -44,7 +44,7 @@ pub use self::ahead::TIME_AHEAD;
 use self::ahead::{Ahead, Held, MOST_AHEAD};
 use self::caller::Callers;
 use self::hold::Hold;
-use self::inspect::{Sealing, Writer};
+use self::inspect::{Sealing, StoppedWriter};
 use self::jumps::Jumps;
 use self::links::{Links, Placement};
 use self::site::Placed;
@@ -162,7 +162,7 @@ pub struct ReturnSites<'a> {
     most_ahead: usize,
     /// Those that processes have overwritten, or may have, by file with its path in the process.
     withdrawn: HashMap<(u32, FileId), (PathBuf, Vec<u32>)>,
-    writers: Vec<Writer>,
+    writers: Vec<StoppedWriter>,
     sealing: Vec<Sealing>,
     turns: Turns,
     /// Hits until levels last changed; none where they never did.

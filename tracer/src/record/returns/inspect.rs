@@ -39,7 +39,7 @@ pub(super) struct Sealing {
 }
 
 /// A thread that makes code writable, and is stopped until there are no probes in it.
-pub(super) struct Writer {
+pub(super) struct StoppedWriter {
     pid: u32,
     addresses: Range<u64>,
     /// What the process mapped before.
@@ -95,7 +95,7 @@ impl ReturnSites<'_> {
         // It is code until the thread goes on.
         let modules: Arc<[Module]> = modules::of_process(pid).unwrap_or_default().into();
         match ThreadStop::of(pid, thread) {
-            Some(stop) => self.writers.push(Writer { pid, addresses, modules, stop }),
+            Some(stop) => self.writers.push(StoppedWriter { pid, addresses, modules, stop }),
             None => self.withdraw(pid, &addresses, &modules, followed)?,
         }
         self.programs.let_write(thread)
@@ -103,10 +103,10 @@ impl ReturnSites<'_> {
 
     /// Takes all probes out of code that stopped threads have made writable, and lets them go on.
     pub(super) fn see_stopped(&mut self, followed: &Followed<'_>) -> Result<(), Error> {
-        let stopped: Vec<Writer> = self.writers.extract_if(.., |writer| writer.stop.is_reached()).collect();
-        stopped
-            .iter()
-            .try_for_each(|Writer { pid, addresses, modules, .. }| self.withdraw(*pid, addresses, modules, followed))
+        let stopped: Vec<StoppedWriter> = self.writers.extract_if(.., |writer| writer.stop.is_reached()).collect();
+        stopped.iter().try_for_each(|StoppedWriter { pid, addresses, modules, .. }| {
+            self.withdraw(*pid, addresses, modules, followed)
+        })
     }
 
     /// Takes all probes out of code that a process makes writable.
