@@ -47,7 +47,7 @@ impl Standby {
     /// Without it, some answers are late.
     pub fn beside(questions: BorrowedFd<'_>) -> Standby {
         let state = Arc::new(State::default());
-        Standby { watching: Watch::new(&state, questions).map(|watch| std::thread::spawn(|| watch.keep())), state }
+        Standby { watching: Keeper::new(&state, questions).map(|watch| std::thread::spawn(|| watch.keep())), state }
     }
 
     /// Waits, on the thread that answers.
@@ -69,7 +69,7 @@ impl Drop for Standby {
 }
 
 /// What the thread needs.
-struct Watch {
+struct Keeper {
     state: Arc<State>,
     questions: OwnedFd,
     answering: Pid,
@@ -79,9 +79,9 @@ struct Watch {
     halves: [CpuSet; 2],
 }
 
-impl Watch {
+impl Keeper {
     /// `None` where there is no choice between CPUs.
-    fn new(state: &Arc<State>, questions: BorrowedFd<'_>) -> Option<Watch> {
+    fn new(state: &Arc<State>, questions: BorrowedFd<'_>) -> Option<Keeper> {
         let allowed = host::allowed_cpus().filter(|allowed| allowed.count() > 1)?;
         let mut halves = [CpuSet::new(), CpuSet::new()];
         let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
@@ -90,7 +90,7 @@ impl Watch {
         let mut run_clock = libc::CLOCK_THREAD_CPUTIME_ID;
         // SAFETY: this thread is there; the call writes a number.
         unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut run_clock) };
-        Some(Watch { state: Arc::clone(state), questions, answering: gettid(), run_clock, halves })
+        Some(Keeper { state: Arc::clone(state), questions, answering: gettid(), run_clock, halves })
     }
 
     fn keep(mut self) -> io::Result<()> {
