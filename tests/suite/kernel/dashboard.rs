@@ -1,13 +1,12 @@
 //! The live view on a terminal, as people use it.
 
-use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rtrace_exporters::Trace;
 use rtrace_model::Ending;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::recording::Recording;
@@ -54,7 +53,7 @@ impl Viewed {
 #[test]
 fn a_call_that_blocks_is_seen_while_it_blocks_and_the_record_is_whole() {
     let Some(viewed) = Viewed::start("blocks", (120, 40), "") else { return };
-    let Viewed { waiting, trace, folder, terminal, .. } = viewed;
+    let Viewed { waiting, trace, terminal, .. } = viewed;
     let functions = terminal.wait_for("leaf");
     assert!(functions.contains(" 1 call ") && functions.contains("0 lost"), "{functions}");
     terminal.press("3");
@@ -69,21 +68,16 @@ fn a_call_that_blocks_is_seen_while_it_blocks_and_the_record_is_whole() {
         terminal.press(key);
         terminal.wait_for(text);
     }
-    terminal.press("e");
-    terminal.wait_for("trace.functions-1.csv");
     terminal.press("q");
     terminal.wait_for("What becomes of the recording?");
     terminal.press("s");
     let end = terminal.wait_for("status 0");
-    assert!(end.contains("trace.functions-1.csv"), "{end}");
     assert!(end.contains("2 calls to") && end.contains("1 still running at the end"), "{end}");
 
     let told = waiting.finish();
     assert!(told.status.success());
     let recording = Recording::open(&trace);
     assert_eq!(recording.calls().filter(|call| call.ending == Ending::Open).count(), 1);
-    let functions = fs::read_to_string(folder.path().join("trace.functions-1.csv")).unwrap();
-    assert!(functions.lines().any(|line| line.starts_with("1,") && line.ends_with(",leaf")), "{functions}");
 }
 
 #[test]
@@ -98,12 +92,10 @@ fn a_stored_trace_has_the_same_views() {
     let Some(terminal) = Terminal::start(100, 30, &rtrace(&format!("tui {}", quoted(&trace)))) else { return };
     assert_eq!(recording.summary().calls, 5_000);
     terminal.wait_for(" 5,000 calls");
-    terminal.press("e");
-    terminal.wait_for("trace.functions-1.csv");
-    let shown = fs::read_to_string(folder.path().join("trace.functions-1.csv")).unwrap();
-    let report = crate::common::rtrace::command().arg("report").arg(&trace).args(["--format", "csv"]).output().unwrap();
-    assert!(shown.starts_with("calls,") && shown.contains(",task-clock_per_call,"), "{shown}");
-    assert_same_figures(&shown, &String::from_utf8(report.stdout).unwrap());
+    let screen = terminal.wait_for("task-clock ms");
+    let report =
+        crate::common::rtrace::command().arg("report").arg(&trace).args(["--format", "json"]).output().unwrap();
+    assert_same_figures(&screen, &serde_json::from_slice(&report.stdout).unwrap());
     terminal.press("2");
     terminal.wait_for("call path, all threads");
     terminal.press("]");
@@ -112,23 +104,19 @@ fn a_stored_trace_has_the_same_views() {
     terminal.wait_for("status 0");
 }
 
-/// Every figure of the view is in the report, to the digit. No name in it holds a comma.
-fn assert_same_figures(shown: &str, report: &str) {
-    let rows = |text: &str| -> HashMap<String, HashMap<String, String>> {
-        let mut lines = text.lines();
-        let titles: Vec<&str> = lines.next().unwrap().split(',').collect();
-        let row = |line: &str| -> HashMap<String, String> {
-            titles.iter().zip(line.split(',')).map(|(title, value)| (title.to_string(), value.to_owned())).collect()
-        };
-        lines.map(row).map(|row| (row["function"].clone(), row)).collect()
-    };
-    let (shown, report) = (rows(shown), rows(report));
-    assert_eq!(shown.len(), report.len());
-    assert!(!shown.is_empty());
-    for (function, figures) in &shown {
-        for (title, value) in figures {
-            assert_eq!(report[function].get(title), Some(value), "{title} of {function}");
-        }
+/// The row of each function of the report is on the screen: calls, exclusive time in milliseconds, page faults.
+fn assert_same_figures(screen: &str, report: &Value) {
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        let function = row["function"].as_str().unwrap();
+        let line = screen.lines().find(|line| line.ends_with(&format!(" {function}"))).expect("it has a row");
+        let shown: Vec<&str> = line.split_whitespace().map(|word| word.trim_start_matches('!')).collect();
+        let milliseconds = format!("{:.2}", row["exclusive_ns"].as_f64().unwrap() / 1e6);
+        let faults = row["page-faults_exclusive"].to_string();
+        let calls = shown[0].replace(',', "");
+        assert_eq!(calls, row["calls"].to_string(), "{screen}");
+        assert!(shown[2] == milliseconds && shown[shown.len() - 2] == faults, "{milliseconds} {faults}: {screen}");
     }
 }
 
