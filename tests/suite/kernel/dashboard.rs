@@ -27,7 +27,7 @@ fn attach(target: &Target, pid: u32, trace: &Path) -> String {
 /// A program whose recording is viewed on a terminal; it has gone on.
 struct Viewed {
     terminal: Terminal,
-    folder: TempDir,
+    _folder: TempDir,
     trace: PathBuf,
     waiting: Waiting,
     _target: Target,
@@ -46,7 +46,7 @@ impl Viewed {
         let terminal = Terminal::start(columns, rows, &format!("{before}{attach}"))?;
         terminal.wait_for("recording");
         waiting.go();
-        Some(Viewed { terminal, folder, trace, waiting, _target: target, _turn: turn })
+        Some(Viewed { terminal, _folder: folder, trace, waiting, _target: target, _turn: turn })
     }
 }
 
