@@ -268,8 +268,8 @@ static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_fra
 	frame->rise = rise;
 	frame->overwritten = is_hooked;
 	frame->catches = !skipped && (kind != RT_ARRIVAL_PLACED || words & 1);
-	frame->overwrites = (pops & RT_POPS_OVERWRITES) != 0;
-	frame->doubt = pops & RT_POPS_UNKNOWN ? 1 + RT_UNTIMED_AMBIGUOUS : rt_doubt(home ? kind : RT_ARRIVAL_SKIP);
+	if (!frame->doubt)
+		frame->doubt = rt_doubt(home ? kind : RT_ARRIVAL_SKIP);
 }
 
 /* What is known of a call when it enters; its caller may be null. */
@@ -288,10 +288,10 @@ static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *
 	frame->rise = 0;
 	frame->catches = 1;
 	frame->overwritten = 0;
-	frame->overwrites = 0;
+	frame->overwrites = (pops & RT_POPS_OVERWRITES) != 0;
 	frame->policy = policy;
 	frame->tails = tails;
-	frame->doubt = 0;
+	frame->doubt = pops & RT_POPS_UNKNOWN ? 1 + RT_UNTIMED_AMBIGUOUS : 0;
 	frame->marked = 0;
 	frame->opens = 0;
 	frame->path = rt_path(hit->thread, caller, hit->region);

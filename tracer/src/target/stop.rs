@@ -8,8 +8,9 @@ use crate::target::descendants::parent_of;
 
 /// A thread that stops, or has stopped. It goes on when this goes, and when the thread of rtrace ends that stops it.
 pub struct ThreadStop {
-    pid: u32,
     thread: libc::pid_t,
+    /// It stands for a child of rtrace, whose end somebody else here waits for.
+    is_child: bool,
 }
 
 impl ThreadStop {
@@ -20,7 +21,8 @@ impl ThreadStop {
         let is_known = std::fs::exists(format!("/proc/{pid}/task/{thread}")).unwrap_or(false);
         let thread = is_known.then_some(thread.cast_signed())?;
         ask(libc::PTRACE_SEIZE, thread).ok()?;
-        let stop = ThreadStop { pid, thread };
+        let is_child = thread.cast_unsigned() == pid && parent_of(pid) == Some(std::process::id());
+        let stop = ThreadStop { thread, is_child };
         // If that is refused, the thread has ended, and is let go.
         ask(libc::PTRACE_INTERRUPT, thread).ok().map(|()| stop)
     }
@@ -48,8 +50,7 @@ impl Drop for ThreadStop {
             return;
         }
         // It has been killed, which its parent is told once we have taken note, unless it is a child of ours.
-        let is_ours = self.thread.cast_unsigned() == self.pid && parent_of(self.pid) == Some(std::process::id());
-        if !is_ours {
+        if !self.is_child {
             // SAFETY: no status is asked for.
             unsafe { libc::waitpid(self.thread, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) };
         }
