@@ -218,7 +218,7 @@ mod tests {
     };
 
     use crate::testing::{region, script, writer};
-    use crate::{By, Error, Format, Options, run};
+    use crate::{By, Error, Format, Options, Sort, run};
 
     fn report(samples: &[(Option<u32>, Option<u32>, u64)], options: Options) -> Result<serde_json::Value, Error> {
         let folder = tempfile::tempdir().unwrap();
@@ -280,7 +280,12 @@ mod tests {
         }
         writer.finish(&Summary::default()).unwrap();
         let mut out = Vec::new();
-        run(folder.path(), &Options { by: By::Tree, format: Format::Json, ..Options::default() }, &mut out).unwrap();
+        run(
+            folder.path(),
+            &Options { by: By::Tree, sort: Sort::Inclusive, format: Format::Json, ..Options::default() },
+            &mut out,
+        )
+        .unwrap();
         let tree: serde_json::Value = serde_json::from_slice(&out).unwrap();
         let row = |row: &serde_json::Value| {
             format!("{} {} {} {}", row["depth"], row["calls"], row["inclusive_ns"], row["function"])
