@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::common::rtrace;
 use crate::common::skip::{Turn, installed};
+use crate::common::tries::in_one_of_some_tries;
 
 /// Calls that are compared.
 const SAMPLES: usize = 200;
@@ -220,43 +221,52 @@ fn calls_of_python_have_the_lines_that_made_them() {
         |name: &&str| Command::new(name).args(["-c", "import zlib"]).output().is_ok_and(|ran| ran.status.success());
     for python in ["python3", "python3.11", "python3.12", "python3.13", "python3.14"].into_iter().filter(runs) {
         for attaches in [true, false] {
-            let options = ["--lib", "libz.so.1", "--func", "crc32", "--stacks"].map(str::to_owned);
-            let mut command = Command::new(python);
-            command.arg(&script);
-            let directory = folder.path().join(format!("{python}-{attaches}"));
-            let left;
-            let trace = if attaches {
-                let mut program = rtrace::Waiting::start(&mut command);
-                let attached = rtrace::Attached::start(program.pid(), &options);
-                program.go();
-                program.finish();
-                left = attached.leave();
-                TraceSet::open(&left.path().join("trace")).unwrap()
-            } else {
-                rtrace::record(&options, &command, &directory);
-                TraceSet::open(&directory).unwrap()
-            };
-            let (mut lines, mut late) = (BTreeMap::<String, usize>::new(), 0_usize);
-            for call in trace.calls().flat_map(|batch| batch.unwrap().into_calls()) {
-                let context = call.context.map(|context| trace.context(context).unwrap());
-                let Some(context) = context.filter(|context| context.ending != ContextEnding::NotYetKnown) else {
-                    late += 1;
-                    continue;
-                };
-                let sites = context.sites.iter().map(|&site| trace.call_site(site).unwrap());
-                let interpreted = sites.filter(|site| site.is_interpreted()).map(|site| {
-                    let source = site.source.as_ref().unwrap();
-                    assert_eq!(Path::new(&source.file), script);
-                    format!("{}:{}", site.function.as_deref().unwrap(), source.line)
-                });
-                *lines.entry(interpreted.collect::<Vec<_>>().join(" ")).or_insert(0) += 1;
-            }
-            println!("{python}, attached: {attaches}: {late} calls came before the way to them was known");
-            let places: BTreeSet<String> = lines.keys().cloned().collect();
-            assert_eq!(places, lines_of_script().into_iter().collect(), "{python}, attached: {attaches}");
-            assert_eq!(lines.values().sum::<usize>() + late, 5 * ALL_CALLS);
-            let are_known = lines.values().all(|calls| (ALL_CALLS - FIRST_CALLS..=ALL_CALLS).contains(calls));
-            assert!(are_known, "{python}, attached: {attaches}: {lines:?}");
+            in_one_of_some_tries(TRIES, || compare_lines(python, attaches, &script));
         }
     }
+}
+
+/// How often a way may be learnt late: then up to 1,700 of the later calls come before it is known.
+const TRIES: usize = 5;
+
+fn compare_lines(python: &str, attaches: bool, script: &Path) -> Result<(), String> {
+    let options = ["--lib", "libz.so.1", "--func", "crc32", "--stacks"].map(str::to_owned);
+    let mut command = Command::new(python);
+    command.arg(script);
+    let folder = TempDir::new().unwrap();
+    let directory = folder.path().join("trace");
+    let left;
+    let trace = if attaches {
+        let mut program = rtrace::Waiting::start(&mut command);
+        let attached = rtrace::Attached::start(program.pid(), &options);
+        program.go();
+        program.finish();
+        left = attached.leave();
+        TraceSet::open(&left.path().join("trace")).unwrap()
+    } else {
+        rtrace::record(&options, &command, &directory);
+        TraceSet::open(&directory).unwrap()
+    };
+    let (mut lines, mut late) = (BTreeMap::<String, usize>::new(), 0_usize);
+    for call in trace.calls().flat_map(|batch| batch.unwrap().into_calls()) {
+        let context = call.context.map(|context| trace.context(context).unwrap());
+        let Some(context) = context.filter(|context| context.ending != ContextEnding::NotYetKnown) else {
+            late += 1;
+            continue;
+        };
+        let sites = context.sites.iter().map(|&site| trace.call_site(site).unwrap());
+        let interpreted = sites.filter(|site| site.is_interpreted()).map(|site| {
+            let source = site.source.as_ref().unwrap();
+            assert_eq!(Path::new(&source.file), script);
+            format!("{}:{}", site.function.as_deref().unwrap(), source.line)
+        });
+        *lines.entry(interpreted.collect::<Vec<_>>().join(" ")).or_insert(0) += 1;
+    }
+    println!("{python}, attached: {attaches}: {late} calls came before the way to them was known");
+    let (seen, places): (BTreeSet<_>, BTreeSet<_>) =
+        (lines.keys().cloned().collect(), lines_of_script().into_iter().collect());
+    assert!(seen.is_subset(&places), "{python}, attached: {attaches}: {seen:?}");
+    assert_eq!(lines.values().sum::<usize>() + late, 5 * ALL_CALLS);
+    let are_known = seen == places && lines.values().all(|calls| (ALL_CALLS - FIRST_CALLS..=ALL_CALLS).contains(calls));
+    if are_known { Ok(()) } else { Err(format!("{python}, attached: {attaches}: {lines:?}")) }
 }
