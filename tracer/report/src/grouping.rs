@@ -105,16 +105,17 @@ impl<'a> Grouping<'a> {
         }
     }
 
-    fn key_of_region(&self, id: RegionId) -> RowId {
+    /// The row of a function, where rows stand for code.
+    pub(super) fn key_of_region(&self, id: RegionId) -> RowId {
         match self {
             Grouping::Library(trace) => trace.region(id).map_or(UNKNOWN, |region| region.library.0),
             _ => id.0,
         }
     }
 
-    /// The row of a function's own code, where rows stand for code.
-    pub(super) fn key_of_code(&self, region: RegionId) -> Option<RowId> {
-        matches!(self, Grouping::Function(_) | Grouping::Library(_)).then(|| self.key_of_region(region))
+    /// Whether rows stand for code: functions or libraries.
+    pub(super) fn is_of_code(&self) -> bool {
+        matches!(self, Grouping::Function(_) | Grouping::Library(_))
     }
 
     /// The row of a thread, where rows stand for threads.

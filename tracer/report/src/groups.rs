@@ -114,11 +114,11 @@ impl<'a> Groups<'a> {
 
     /// Adds what samples of CPU time say of functions or libraries, where rows stand for these.
     pub(super) fn add_samples(&mut self, trace: &TraceSet) {
-        if !self.are_all {
+        if !self.are_all || !self.grouping.is_of_code() {
             return;
         }
         for (region, sampled) in cpu::of_regions(trace) {
-            let row = self.grouping.key_of_code(region).and_then(|key| self.groups.get_mut(&key));
+            let row = self.groups.get_mut(&self.grouping.key_of_region(region));
             row.into_iter().for_each(|stats| *stats.sampled.get_or_insert_default() += sampled);
         }
     }
