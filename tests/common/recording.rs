@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rtrace_exporters::Trace;
 use rtrace_model::{
-    Call, CallSite, Ending, EventKind, ExitPolicy, LocationId, Loss, LossReason, Process, Reading, Region, RegionId,
-    Summary, Timestamp, ValueBatch,
+    Call, CallCost, CallSite, Ending, EventKind, ExitPolicy, LocationId, Loss, LossReason, Process, Reading, Region,
+    RegionId, Summary, Timestamp, ValueBatch,
 };
 
 use super::tree::{Forest, Node};
@@ -78,6 +78,11 @@ impl Recording {
     pub fn cost_outside(&self) -> u64 {
         let mut costs = self.trace.header().calibration.iter().filter(|cost| cost.exit == ExitPolicy::ReturnSite);
         costs.find(|cost| !cost.single_stepped).map_or(0, |cost| cost.whole.saturating_sub(cost.inner))
+    }
+
+    /// What a single step costs here, in nanoseconds, as was measured beside it.
+    pub fn cost_of_step(&self) -> u64 {
+        CallCost::of_step(&self.trace.header().calibration).unwrap_or(0)
     }
 
     /// The regions.

@@ -12,8 +12,8 @@ const SLACK_NS: u64 = 2_000;
 /// And for each call inside, as calls that end together are all put down before control goes on.
 const NESTED_NS: u64 = 2_000;
 
-/// And where a return site is single-stepped, as no cheap instruction follows that cannot fault.
-const STEP_NS: u64 = 15_000;
+/// What a single step may take at most, in parts of what it took beside the recording.
+const STEP_PERCENT: u64 = 150;
 
 /// Compares every window of an output with the call that it is of.
 ///
@@ -30,8 +30,10 @@ const STEP_NS: u64 = 15_000;
 /// On a call that is not as long as its window inside, or longer than that outside.
 pub fn check(recording: &Recording, stdout: &[u8]) -> Result<(), String> {
     let mut excess: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+    // Where a return site is single-stepped, as no cheap instruction follows that cannot fault.
     let is_stepped = recording.summary().return_sites.single_stepped > 0;
-    let allowed_outside = SLACK_NS + recording.cost_outside() + if is_stepped { STEP_NS } else { 0 };
+    let step = if is_stepped { recording.cost_of_step() * STEP_PERCENT / 100 } else { 0 };
+    let allowed_outside = SLACK_NS + recording.cost_outside() + step;
     let text = String::from_utf8_lossy(stdout);
     for line in text.lines().filter(|line| line.starts_with("span ")) {
         let words: Vec<&str> = line.split(' ').collect();
