@@ -1,6 +1,6 @@
 //! Tests that cannot run here, and the turns that the others take.
 //!
-//! `cargo xtask test` counts the lines printed by [`skip`].
+//! `cargo xtask test` counts the lines printed by [`skip`] and [`not_here`].
 
 use std::process::Command;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -9,9 +9,14 @@ use serde_json::Value;
 
 use super::rtrace;
 
-/// Says why the calling test does nothing.
+/// Says why the calling test does nothing: what it needs could be there.
 pub fn skip(reason: &str) {
     println!("skipped: {reason}");
+}
+
+/// Says why the calling test does nothing: this kernel or machine is not what it is about.
+pub fn not_here(reason: &str) {
+    println!("not here: {reason}");
 }
 
 /// The right to trace: one test at a time has it, so that none disturbs another.

@@ -3,20 +3,34 @@
 use std::fmt;
 
 /// Tests by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub passed: u64,
+    /// The names of those that failed, and how many there are.
+    pub failures: Vec<String>,
     pub failed: u64,
+    /// What they need could be installed.
     pub skipped: u64,
+    /// This kernel or machine cannot do what they need, or another task runs them.
+    pub elsewhere: u64,
+    /// How often tests tried again.
+    pub tries: u64,
 }
 
 impl Counts {
     /// Takes in a line that `cargo test -- --show-output` prints. A test that cannot run here
-    /// prints "skipped: reason" and passes.
+    /// prints "skipped: reason" or "not here: reason" and passes.
     pub fn read(&mut self, line: &str) {
         if line.starts_with("skipped: ") {
             self.skipped += 1;
             self.passed = self.passed.saturating_sub(1);
+        } else if line.starts_with("not here: ") {
+            self.elsewhere += 1;
+            self.passed = self.passed.saturating_sub(1);
+        } else if let Some(tried) = line.strip_prefix("tried again ") {
+            self.tries += tried.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(1);
+        } else if let Some(name) = line.strip_prefix("test ").and_then(|test| test.strip_suffix(" ... FAILED")) {
+            self.failures.push(name.to_owned());
         } else if let Some(result) = line.strip_prefix("test result: ") {
             // ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
             let number = |word: &str| -> u64 {
@@ -25,14 +39,14 @@ impl Counts {
             };
             self.passed += number("passed");
             self.failed += number("failed");
-            self.skipped += number("ignored");
+            self.elsewhere += number("ignored");
         }
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped + self.elsewhere)
     }
 }
 
@@ -47,9 +61,13 @@ mod tests {
 test a ... ok
 test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
 skipped: no BPF
+tried again 2 times: [
+not here: no such CPU
+test suite::kernel::one ... FAILED
 test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 5 filtered out; finished in 1.00s";
         output.lines().for_each(|line| counts.read(line));
-        assert_eq!(counts, Counts { passed: 12, failed: 2, skipped: 2 });
-        assert_eq!(counts.to_string(), "12 passed, 2 failed, 2 skipped");
+        let failures = vec!["suite::kernel::one".to_owned()];
+        assert_eq!(counts, Counts { passed: 11, failures, failed: 2, skipped: 1, elsewhere: 2, tries: 2 });
+        assert_eq!(counts.to_string(), "11 passed, 2 failed, 3 skipped");
     }
 }

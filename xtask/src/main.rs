@@ -44,7 +44,11 @@ enum Task {
     /// Take the pictures of the HTML page in docs/screens, of what `demo` recorded
     Screens,
     /// Install what the tests need and run them all, as root with those that trace
-    Test,
+    Test {
+        /// Fail if a test is skipped for want of something that could be installed
+        #[arg(long)]
+        strict: bool,
+    },
     /// Run what CI runs: lint, then test
     Ci,
     /// Check the sources: form, licences, Rust version, warnings, documents, fuzz targets, rebuilds
@@ -99,8 +103,8 @@ fn main() -> ExitCode {
     let result = match Xtask::parse().task {
         Task::Demo => demo::run(),
         Task::Screens => screens::run(),
-        Task::Test => test::run(),
-        Task::Ci => lint::run(&[]).and_then(|()| test::run()),
+        Task::Test { strict } => test::run(strict),
+        Task::Ci => lint::run(&[]).and_then(|()| test::run(true)),
         Task::Lint { checks } => lint::run(&checks),
         Task::Tidy => tidy::run(),
         Task::Lines => lines::run(),

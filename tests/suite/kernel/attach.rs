@@ -14,10 +14,11 @@ use tempfile::TempDir;
 use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
-use crate::common::skip::{Turn, shell_maps_c_library, skip};
+use crate::common::skip::{Turn, not_here, shell_maps_c_library};
 use crate::common::target::{Flavour, Target};
 use crate::common::text::Text;
 use crate::common::tree::Forest;
+use crate::common::tries::in_one_of_some_tries;
 use crate::common::truth::{self, Trees};
 
 /// A scenario that waits for a line, and a recorder attached to it.
@@ -106,7 +107,7 @@ fn children_that_there_are_already_are_followed() {
 fn what_one_process_has_met_is_in_place_in_another() {
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("processes", Flavour::Cet);
-    let ending_of_second = || {
+    let second_returns = || {
         let [mut first, mut second] = [(); 2].map(|()| Waiting::start(&mut target.command("calls_by_pointer")));
         let both = ["-p".to_owned(), second.pid().to_string()];
         let attached = Attached::start(first.pid(), &[&target.selection()[..], &both].concat());
@@ -121,10 +122,9 @@ fn what_one_process_has_met_is_in_place_in_another() {
         let (_, recording) = attached.finish();
         let endings: Vec<Ending> = recording.calls().map(|call| call.ending).collect();
         assert_eq!(endings.len(), 2);
-        endings[1]
+        (endings[1] == Ending::Returned).then_some(()).ok_or_else(|| format!("{endings:?}"))
     };
-    let tries = (1..=5).find(|_| ending_of_second() == Ending::Returned).expect("it is in place at one of the tries");
-    println!("in place at try {tries}");
+    in_one_of_some_tries(5, second_returns);
 }
 
 /// The kernel asks the first thread of a process for its memory, and would place no probe without a word.
@@ -244,7 +244,7 @@ fn a_script_is_told_when_it_records() {
 fn what_reads_and_writes_runs_before_the_program() {
     // Of a thread of its own, which this test does not need any more.
     if thread::spawn(|| setpriority_process(None, -20)).join().unwrap().is_err() {
-        return skip("a process may not raise its priority here (CAP_SYS_NICE)");
+        return not_here("a process may not raise its priority here (CAP_SYS_NICE)");
     }
     let Some((_turn, waiting, attached)) = start("processes", "blocks") else { return };
     let rtrace = attached.pid().as_raw_nonzero();

@@ -58,7 +58,7 @@ fn record(threads: &str, budget: &str) -> Option<(BTreeMap<String, u64>, tempfil
     let recorded =
         (0..TRIES).map(|_| try_to_record(threads, budget)).find(|(truth, _)| truth["share"] >= ENOUGH_PERCENT);
     if recorded.is_none() {
-        println!("skipped: other programs leave this one less than {ENOUGH_PERCENT} % of the time");
+        println!("not here: other programs leave this one less than {ENOUGH_PERCENT} % of the time");
     }
     recorded
 }

@@ -18,6 +18,7 @@ use crate::common::recording::{Recording, names};
 use crate::common::rtrace;
 use crate::common::skip::Turn;
 use crate::common::target::{Flavour, Target};
+use crate::common::tries::in_one_of_some_tries;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -135,8 +136,9 @@ fn window(directory: &Path, number: u32) -> PathBuf {
 fn what_is_kept_becomes_a_trace_when_somebody_asks() {
     let Some(_turn) = Turn::take() else { return };
     // The program may have ended before rtrace looks at what it maps: then its call sites have no names.
-    let tries = (1..=5).find(|_| ask_for_what_is_kept()).expect("rtrace never saw what the program mapped");
-    println!("rtrace saw what the program mapped at try {tries}");
+    in_one_of_some_tries(5, || {
+        ask_for_what_is_kept().then_some(()).ok_or_else(|| "rtrace did not see what the program mapped".to_owned())
+    });
 }
 
 /// Returns whether rtrace saw what the program mapped.

@@ -9,8 +9,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
-use crate::common::skip::{Turn, skip};
+use crate::common::skip::{Turn, not_here};
 use crate::common::target::{Flavour, Target};
+use crate::common::tries::in_one_of_some_tries;
 use crate::common::truth;
 
 #[test]
@@ -135,7 +136,7 @@ fn a_budget_that_leaves_out_children_says_so() {
 fn what_a_program_has_met_is_in_place_in_the_next() {
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("processes", Flavour::Cet);
-    let ending_of_second = || {
+    let second_returns = || {
         let mut shell = Command::new("sh");
         let script = "for i in 1 2; do (echo; sleep 0.5) | \"$0\" calls_by_pointer; done";
         shell.args(["-c", script]).arg(&target.program);
@@ -145,10 +146,9 @@ fn what_a_program_has_met_is_in_place_in_the_next() {
         calls.sort_unstable_by_key(|call| call.start);
         let endings: Vec<Ending> = calls.iter().map(|call| call.ending).collect();
         assert_eq!(endings.len(), 2);
-        endings[1]
+        (endings[1] == Ending::Returned).then_some(()).ok_or_else(|| format!("{endings:?}"))
     };
-    let tries = (1..=5).find(|_| ending_of_second() == Ending::Returned).expect("it is in place at one of the tries");
-    println!("in place at try {tries}");
+    in_one_of_some_tries(5, second_returns);
 }
 
 /// Of a C library ten thousand return addresses are known ahead, and a small program meets some hundred of them. So what
@@ -157,7 +157,7 @@ fn what_a_program_has_met_is_in_place_in_the_next() {
 fn what_is_executed_again_and_again_gets_the_sites_that_are_met() {
     let Some(_turn) = Turn::take() else { return };
     if rtrace_bpf::best_mechanism().ok() != Some(rtrace_bpf::Mechanism::Multi) {
-        return skip("this kernel places and removes so many probes one by one, which takes minutes");
+        return not_here("this kernel places and removes so many probes one by one, which takes minutes");
     }
     let target = Target::build("processes", Flavour::Cet);
     let placed_with = |programs: usize| {

@@ -110,7 +110,7 @@ fn ranks_of_mpi_wait_as_long_as_they_say() {
     let Some(program) = target::job() else { return skip("mpicc is not installed") };
     let Some(_turn) = Turn::take() else { return };
     // A rank that has spun loses its CPU as a call returns: rtrace takes that for work, and the rank for waiting.
-    in_one_of_some_tries(3, || wait_as_long_as_they_say(&program));
+    in_one_of_some_tries(5, || wait_as_long_as_they_say(&program));
 }
 
 fn wait_as_long_as_they_say(program: &Path) -> Result<(), String> {
@@ -133,10 +133,9 @@ fn wait_as_long_as_they_say(program: &Path) -> Result<(), String> {
         same_time(row("waiting_collective_ns"), sums, &format!("sums of {number}"))?;
         // Ranks that spin take each other's CPU between readings of the clock.
         let receiving = row("waiting_receive_ns");
-        assert!(
-            (0.99 * late..messages + 1e6).contains(&receiving),
-            "messages of {number}: {receiving}, {messages}, {late}"
-        );
+        if !(0.99 * late..messages + 1e6).contains(&receiving) {
+            return Err(format!("messages of {number}: {receiving}, {messages}, {late}"));
+        }
         let useful = row("useful_ns");
         same_time(useful, work, &format!("work of {number}"))?;
         let (all, share) = (row("waiting_ns"), row("waiting_share"));
@@ -145,10 +144,13 @@ fn wait_as_long_as_they_say(program: &Path) -> Result<(), String> {
             ["barrier", "receive", "collective", "communication"].map(|kind| row(&format!("waiting_{kind}_ns")));
         assert_eq!(kinds.iter().sum::<f64>(), all, "{kinds:?}");
     }
-    near(ranks[1][5], 300e6, 0.1, "late senders");
+    let late = ranks[1][5];
+    if !(0.9 * 300e6..1.1 * 300e6).contains(&late) {
+        return Err(format!("the program waited for late senders for {late} ns"));
+    }
     assert!(note(&report, "balance: ").starts_with("balance: rank 3 does the most work"), "{report}");
 
-    messages_are_those_that_were_sent(&directory, &output, ranks[1][5])?;
+    messages_are_those_that_were_sent(&directory, &output, late)?;
 
     // By the formulae of POP, from what the rows have.
     let useful: Vec<f64> = (0..4).map(|rank| row(&report, "rank", f64::from(rank))("useful_ns")).collect();

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::{Scenario, Truth};
-use crate::common::skip::{Turn, may_step, skip};
+use crate::common::skip::{Turn, may_step, not_here};
 use crate::common::target::{Flavour, Target};
 
 /// Functions that begin with a frame which a program can make.
@@ -28,7 +28,7 @@ fn region<'a>(recording: &'a Recording, name: &str) -> &'a Region {
 
 /// Whether the programs may do instructions; says so where they may not.
 fn steps() -> bool {
-    may_step().inspect_err(|reason| skip(&format!("instructions are single-stepped, as {reason}"))).is_ok()
+    may_step().inspect_err(|reason| not_here(&format!("instructions are single-stepped, as {reason}"))).is_ok()
 }
 
 #[test]

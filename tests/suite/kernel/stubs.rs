@@ -10,7 +10,7 @@ use rtrace_model::{Ending, Region};
 use crate::common::recording::Recording;
 use crate::common::rtrace;
 use crate::common::scenario::Scenario;
-use crate::common::skip::{Turn, may_step, skip};
+use crate::common::skip::{Turn, may_step, not_here};
 use crate::common::target::{Flavour, Target};
 use crate::common::{launch, truth};
 
@@ -35,7 +35,7 @@ fn median(recording: &Recording, symbol: &str) -> u64 {
 /// Whether the functions here need stubs; says so where rtrace does their instructions itself.
 fn are_needed() -> bool {
     if may_step().is_ok() {
-        skip("rtrace does `ret` and `sub rsp` itself here, so that no function of these needs a stub");
+        not_here("rtrace does `ret` and `sub rsp` itself here, so that no function of these needs a stub");
     }
     may_step().is_err()
 }

@@ -2,6 +2,7 @@
 
 use crate::common::scenario::{Scenario, Truth};
 use crate::common::spans;
+use crate::common::tries::in_one_of_some_tries;
 
 /// A machine that is busy with something else is given so many chances to measure durations.
 const TRIES: usize = 3;
@@ -9,15 +10,9 @@ const TRIES: usize = 3;
 /// By `run` and by `attach`, with durations.
 fn check(scenario: &Scenario) {
     for traced in [Scenario::run_with_output, Scenario::attach_with_output] {
-        let mut result = Ok(());
-        for _ in 0..TRIES {
-            let Some((output, recording)) = traced(scenario) else { return };
-            result = spans::check(&recording, &output.stdout);
-            if result.is_ok() {
-                break;
-            }
-        }
-        result.unwrap_or_else(|off| panic!("in each of {TRIES} runs: {off}"));
+        in_one_of_some_tries(TRIES, || {
+            traced(scenario).map_or(Ok(()), |(output, recording)| spans::check(&recording, &output.stdout))
+        });
     }
 }
 
