@@ -141,10 +141,15 @@ impl Callers {
             arrival => arrival,
         };
         let readable = keeps.unwrap_or(Keeps::READABLE).and(self.keeps);
-        match arrival(Keeps { accesses: self.keeps.accesses, ..readable }) {
+        let seen = match arrival(Keeps { accesses: self.keeps.accesses, ..readable }) {
             // A call from there may end in another one, of which more is read.
             Arrival::Skip { .. } => arrival(self.keeps),
             arrival => arrival,
+        };
+        // A call has a time rather than values: a site knows which of them it comes too late for.
+        match (seen, arrival(Keeps { accesses: self.keeps.accesses, ..Keeps::default() })) {
+            (Arrival::Impossible, late @ Arrival::Site(_)) => late,
+            _ => seen,
         }
     }
 
@@ -314,6 +319,26 @@ mod tests {
         assert!(next.iter().all(|&next| next > first && callers.callee(id, next) == Some(callee)), "{next:x?}");
         assert_eq!(callers.next_calls(id, next[0], callee, 9), next[1..]);
         assert_eq!(callers.next_calls(id, first, callee, 1), next[..1]);
+    }
+
+    #[test]
+    fn a_call_has_a_time_where_what_it_left_in_memory_cannot_be_read() {
+        // The kernel takes no probe on an instruction that locks memory.
+        const SOURCE: &str =
+            "static long n; void fill(int *); int one(int *at) { fill(at); __sync_fetch_and_add(&n, 1); return *at; }";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("library");
+        if !compile_to(&path, "c", SOURCE, &["-shared", "-fPIC", "-O1"]) {
+            return;
+        }
+        let image = Image::open(&path).unwrap();
+        let (mut callers, id) = (Callers::new(Emulation::default(), Keeps::READABLE), (0, 0));
+        callers.add(id, &path, image.stamp());
+        let one = image.definitions().find(|definition| definition.name == "one").unwrap().address;
+        let entry = image.file_offset(one).unwrap();
+        let behind = (entry..entry + 64).find(|&offset| callers.callee(id, offset).is_some()).unwrap();
+        let arrival = callers.arrival(id, behind, None);
+        assert!(matches!(arrival, Arrival::Site(site) if site.is_stored), "{arrival:?}");
     }
 
     #[test]
