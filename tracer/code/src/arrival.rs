@@ -129,7 +129,9 @@ pub fn arrival(code: &[u8], emulation: &Emulation, keeps: Keeps) -> Arrival {
             Handling::SingleStep => stepped = stepped.or(Some(site(SiteCost::SingleStep))),
             Handling::BpfEmulated(_) | Handling::Refused(_) => {}
         }
-        if !is_passed(&mut info, &instruction) {
+        // What may fault is passed only where the kernel takes no probe on it: a wait in between is the lesser evil.
+        let has_site = emulated.or(stepped).is_some();
+        if !is_passed(&instruction) || (has_site && may_fault(&mut info, &instruction)) {
             break;
         }
         let before = stack.pointer;
@@ -201,14 +203,11 @@ fn raised(depth: i32) -> Option<i32> {
     (depth % WORD == 0 && words.unsigned_abs() <= MOST_MOVED).then_some(words)
 }
 
-/// Whether the instruction behind this one follows at once: no signal handler runs in between, and no wait.
-fn is_passed(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+/// Whether the instruction behind this one follows at once, unless this one faults.
+fn is_passed(instruction: &Instruction) -> bool {
     let takes_long =
         instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
-    instruction.flow_control() == FlowControl::Next
-        && !takes_long
-        && !instruction.is_privileged()
-        && !may_fault(info, instruction)
+    instruction.flow_control() == FlowControl::Next && !takes_long && !instruction.is_privileged()
 }
 
 #[cfg(test)]
@@ -251,6 +250,10 @@ mod tests {
         // So is the check of a stack protector.
         let check = [0x64, 0x48, 0x2b, 0x04, 0x25, 0x28, 0, 0, 0, 0x75, 0x10];
         assert_eq!(behind(&check), site(9, 0, EMULATED));
+        // An access that may fault is passed where no probe can be on it.
+        assert_eq!(behind(&[0xf0, 0xff, 0x0b, 0x74, 0]), site(3, 0, EMULATED)); // lock dec dword [rbx]; je
+        assert_eq!(behind(&[0xc5, 0xfb, 0x10, 0x03, 0x74, 0]), site(4, 0, EMULATED)); // vmovsd xmm0,[rbx]; je
+        assert_eq!(behind(&[0x8b, 0x03, 0xf0, 0xff, 0x0b, 0x74, 0]), site(0, 0, STEPPED)); // mov eax,[rbx]; lock …
     }
 
     #[test]
