@@ -123,7 +123,7 @@ impl Text<'_> {
         let Some(bytes) = self.image.code_from(piece.start).filter(|_| self.spend(1)) else { return references };
         let mut decoder = Decoder::with_ip(64, bytes, piece.start, DecoderOptions::NONE);
         let mut following = starts.partition_point(|&start| start <= piece.start);
-        while decoder.ip() < piece.end {
+        while decoder.ip() < piece.end && decoder.can_decode() {
             effort += 1;
             let address = decoder.ip();
             decoder.decode_out(&mut instruction);
@@ -158,7 +158,8 @@ impl Text<'_> {
                 decoder.set_position((next - piece.start) as usize).expect("it lies within the code");
             }
         }
-        references.is_complete = self.spend(effort);
+        // Of a very large segment, a part is not read.
+        references.is_complete = self.spend(effort) && decoder.ip() >= piece.end;
         references
     }
 
@@ -198,6 +199,17 @@ mod tests {
         let references = text.references();
         assert!(references.is_complete && references.addresses.contains(&(BASE + 2)), "{:x?}", references.addresses);
         assert!(references.computed_jumps.contains(&(BASE + 5)));
+    }
+
+    #[test]
+    fn what_was_not_read_of_the_code_is_not_known() {
+        let image = image(&[0xc3, 0xff, 0xe0, 0xe9]);
+        let text = Text::new(&image, vec![BASE, BASE + 1]);
+        let starts = text.starts();
+        let read = image.code_from(BASE).unwrap().len() as u64;
+        assert!(text.sweep(&(BASE..BASE + read), &starts).is_complete);
+        let references = text.sweep(&(BASE..BASE + read + 100), &starts);
+        assert!(!references.is_complete && references.computed_jumps.contains(&(BASE + 1)));
     }
 
     #[test]
