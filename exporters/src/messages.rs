@@ -6,7 +6,7 @@
 //!
 //! [`TraceSet::messages`] reads the communicators of all ranks. [`Messages::matched`] gives each message once, with both
 //! of its ends; [`Messages::events_of`] gives the records of one trace, as formats such as OTF2 have them. Memory grows
-//! with the messages of all ranks for the first, and of one trace for the second.
+//! with the messages of one trace, and for the first with those whose other end is in a trace that comes later.
 
 mod accesses;
 mod calls;
@@ -30,7 +30,7 @@ use self::records::Recorder;
 
 pub use self::communicators::{Communicator, CommunicatorId};
 pub use self::event::{Collective, Completion, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
-pub use self::matching::{Matched, MatchedMessage, MessageEnd};
+pub use self::matching::{MatchedMessage, MessageEnd};
 
 /// The messages of a set of traces, one for each rank, or one for all.
 #[derive(Debug)]
@@ -82,18 +82,27 @@ impl Messages<'_> {
         FollowedCalls { messages: self, recorder: Recorder::new(&self.communicators) }
     }
 
-    /// All messages of which both ends are known, by the time when they were sent, and what is missing.
+    /// Visits all messages of which both ends are known, in no order, and says what is missing.
     ///
     /// # Errors
     /// A trace cannot be read.
-    pub fn matched(&self) -> Result<Matched, Error> {
+    pub fn matched(&self, mut visit: impl FnMut(MatchedMessage)) -> Result<MessageGaps, Error> {
+        let mut last_places: HashMap<u32, usize> = HashMap::new();
+        for &process in self.processes.values() {
+            let rank = self.communicators.rank_of(process);
+            rank.into_iter().for_each(|rank| {
+                let last = last_places.entry(rank).or_default();
+                *last = process.0.max(*last);
+            });
+        }
         let mut ends = matching::MessageEnds::default();
         for place in 0..self.set.traces().len() {
             let (events, gaps) = self.events_of(place)?;
             let is_lossy = !self.set.part(place).losses()?.is_empty();
             ends.add(&events, gaps, is_lossy, |location| self.rank_of(location));
+            ends.visit(|rank| last_places.get(&rank).is_none_or(|last| *last <= place), &mut visit);
         }
-        Ok(ends.matched())
+        Ok(ends.gaps)
     }
 }
 

@@ -19,6 +19,8 @@ words! {
         Isend = "isend",
         /// Begins to receive a message.
         Irecv = "irecv",
+        /// Waits for a message without receiving it. With a request, that is what receives it.
+        Probe = "probe",
         /// Waits for the end of a request.
         Wait = "wait",
         /// Asks whether a request has ended.

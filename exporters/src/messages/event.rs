@@ -58,6 +58,8 @@ pub enum MessageKind {
         /// What began it.
         request: u64,
     },
+    /// A call waited for a message that a later one receives.
+    Probed(Transfer),
     /// A message may be received.
     IrecvRequest {
         /// What ends it.

@@ -4,6 +4,7 @@
 //! the n-th for which a receive was posted.
 
 use std::cmp::Ordering;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rtrace_model::{LocationId, Timestamp};
@@ -24,6 +25,8 @@ pub struct MessageEnd {
     /// The call that returned when the message had been sent or received, as far as this rank is concerned: the same one, or
     /// one that waited for it; `None` if that is not known.
     pub done: Option<CallTime>,
+    /// The call that waited for the message before another began to receive it, if one did.
+    pub probed: Option<CallTime>,
 }
 
 impl MessageEnd {
@@ -52,15 +55,6 @@ pub struct MatchedMessage {
     pub received: MessageEnd,
 }
 
-/// The messages of a program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Matched {
-    /// Those of which both ends are known, by the time when they were sent.
-    pub messages: Vec<MatchedMessage>,
-    /// What is not among them.
-    pub gaps: MessageGaps,
-}
-
 /// What makes messages follow each other: source, target, tag and communicator.
 type Channel = (u32, u32, i32, CommunicatorId);
 
@@ -79,7 +73,7 @@ pub(super) struct MessageEnds {
     channels: BTreeMap<Channel, [Vec<ToldEnd>; 2]>,
     /// Ranks that have sent, or received, what is not known.
     unsure: [BTreeSet<u32>; 2],
-    gaps: MessageGaps,
+    pub(super) gaps: MessageGaps,
 }
 
 const SENT: usize = 0;
@@ -103,6 +97,8 @@ impl MessageEnds {
             })
             .collect();
         let mut open: BTreeMap<u32, i64> = BTreeMap::new();
+        // The records of a thread come in its order, so who receives a message that was probed comes next.
+        let mut probes: HashMap<(LocationId, Channel), CallTime> = HashMap::new();
         for event in events {
             let (side, transfer, at, done) = match event.kind {
                 MessageKind::Send(transfer) => (SENT, transfer, event.at, Some(event.at)),
@@ -111,6 +107,7 @@ impl MessageEnds {
                 }
                 MessageKind::Recv(transfer) => (RECEIVED, transfer, event.at, Some(event.at)),
                 MessageKind::Irecv { transfer, posted, .. } => (RECEIVED, transfer, posted, Some(event.at)),
+                MessageKind::Probed(transfer) => (RECEIVED, transfer, event.at, None),
                 MessageKind::IrecvRequest { .. } => {
                     if let Some(own) = rank_of(event.at.location) {
                         *open.entry(own).or_default() += 1;
@@ -126,9 +123,20 @@ impl MessageEnds {
             }
             let Transfer { peer, tag, communicator, size } = transfer;
             let (source, target) = if side == SENT { (own, peer) } else { (peer, own) };
-            let end = MessageEnd { location: at.location, call: at.call, start: at.start, done };
-            let told = ToldEnd { end, size, begun: at.end };
-            self.channels.entry((source, target, tag, communicator)).or_default()[side].push(told);
+            let channel = (source, target, tag, communicator);
+            let mut probed = None;
+            if let MessageKind::Probed(_) = event.kind {
+                probes.entry((at.location, channel)).or_insert(at);
+                continue;
+            }
+            if side == RECEIVED
+                && let Entry::Occupied(probe) = probes.entry((at.location, channel))
+                && probe.get().start <= at.start
+            {
+                probed = Some(probe.remove());
+            }
+            let end = MessageEnd { location: at.location, call: at.call, start: at.start, done, probed };
+            self.channels.entry(channel).or_default()[side].push(ToldEnd { end, size, begun: at.end });
         }
         let ranks = || events.iter().filter_map(|event| rank_of(event.at.location));
         if is_lossy || gaps.unknown_sends > 0 {
@@ -140,38 +148,46 @@ impl MessageEnds {
         self.unsure[RECEIVED].extend(open.into_iter().filter(|(_, open)| *open != 0).map(|(rank, _)| rank));
     }
 
-    /// All messages, by the time when they were sent.
-    pub(super) fn matched(self) -> Matched {
-        let mut matched = Matched { messages: Vec::new(), gaps: self.gaps };
-        for ((source, target, tag, communicator), mut sides) in self.channels {
-            sides
-                .iter_mut()
-                .for_each(|ends| ends.sort_by_key(|ToldEnd { end, .. }| (end.start, end.location, end.call)));
-            let [sent, received] = &sides;
-            let unsure = [self.unsure[SENT].contains(&source), self.unsure[RECEIVED].contains(&target)];
-            let order = [sent, received].map(|ends| in_order(ends));
-            let both = || (0..).zip(sent.iter().zip(received));
-            let is_ordered = |place: usize| order.iter().all(|order| order[place]);
-            // No message comes before it was sent.
-            let is_possible = both()
-                .filter(|(place, _)| is_ordered(*place))
-                .all(|(_, (sent, received))| received.end.end().is_none_or(|end| end >= sent.end.start));
-            let is_in_step = is_possible && may_be_in_step(sent.len(), received.len(), unsure);
-            let pairs = if is_in_step { sent.len().min(received.len()) } else { 0 };
-            matched.gaps.unmatched_sends += (sent.len() - pairs) as u64;
-            matched.gaps.unmatched_receives += (received.len() - pairs) as u64;
-            for (place, (sent, received)) in both().take(pairs) {
-                if !is_ordered(place) {
-                    matched.gaps.unordered += 1;
-                    continue;
-                }
-                let bytes = sent.size.exact().or(received.size.exact());
-                let (sent, received) = (sent.end, received.end);
-                matched.messages.push(MatchedMessage { source, target, bytes, tag, communicator, sent, received });
+    /// Visits the messages from and to ranks whose calls have all been added, and forgets their ends.
+    pub(super) fn visit(&mut self, is_complete: impl Fn(u32) -> bool, visit: &mut impl FnMut(MatchedMessage)) {
+        let complete = |channel: &Channel| is_complete(channel.0) && is_complete(channel.1);
+        let complete: Vec<Channel> = self.channels.keys().copied().filter(complete).collect();
+        for channel in complete {
+            if let Some(sides) = self.channels.remove(&channel) {
+                self.match_sides(channel, sides, visit);
             }
         }
-        matched.messages.sort_by_key(|message| (message.sent.start, message.sent.location, message.sent.call));
-        matched
+    }
+
+    fn match_sides(
+        &mut self,
+        (source, target, tag, communicator): Channel,
+        mut sides: [Vec<ToldEnd>; 2],
+        visit: &mut impl FnMut(MatchedMessage),
+    ) {
+        sides.iter_mut().for_each(|ends| ends.sort_by_key(|ToldEnd { end, .. }| (end.start, end.location, end.call)));
+        let [sent, received] = &sides;
+        let unsure = [self.unsure[SENT].contains(&source), self.unsure[RECEIVED].contains(&target)];
+        let order = [sent, received].map(|ends| in_order(ends));
+        let both = || (0..).zip(sent.iter().zip(received));
+        let is_ordered = |place: usize| order.iter().all(|order| order[place]);
+        // No message comes before it was sent.
+        let is_possible = both()
+            .filter(|(place, _)| is_ordered(*place))
+            .all(|(_, (sent, received))| received.end.end().is_none_or(|end| end >= sent.end.start));
+        let is_in_step = is_possible && may_be_in_step(sent.len(), received.len(), unsure);
+        let pairs = if is_in_step { sent.len().min(received.len()) } else { 0 };
+        self.gaps.unmatched_sends += (sent.len() - pairs) as u64;
+        self.gaps.unmatched_receives += (received.len() - pairs) as u64;
+        for (place, (sent, received)) in both().take(pairs) {
+            if !is_ordered(place) {
+                self.gaps.unordered += 1;
+                continue;
+            }
+            let bytes = sent.size.exact().or(received.size.exact());
+            let (sent, received) = (sent.end, received.end);
+            visit(MatchedMessage { source, target, bytes, tag, communicator, sent, received });
+        }
     }
 }
 

@@ -91,6 +91,7 @@ impl Recorder<'_> {
             }
             E::Isend => self.begin(process, call, Begun::Send(sent), false),
             E::Irecv => self.begin(process, call, Begun::Recv(sent), false),
+            E::Probe => self.probe(process, call, sent),
             E::SendInit => self.begin(process, call, Begun::Send(sent), true),
             E::RecvInit => self.begin(process, call, Begun::Recv(sent), true),
             E::Start => self.start(process, call),
@@ -123,6 +124,15 @@ impl Recorder<'_> {
             Other::Nobody => {}
             Other::Unknown if status.is_none() => self.gaps.unknown_sends += 1,
             Other::Unknown => self.gaps.unknown_receives += 1,
+        }
+    }
+
+    fn probe(&mut self, process: ProcessKey, call: &MessageCall, asked: AskedEnd) {
+        if let Other::Known(transfer) = self.other(process, asked, Some(ReceivedStatus::of(call))) {
+            self.put(call.at, true, MessageKind::Probed(transfer));
+        }
+        if call.has(Role::Request) {
+            self.begin(process, call, Begun::Recv(asked), false);
         }
     }
 

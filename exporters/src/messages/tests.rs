@@ -100,9 +100,13 @@ fn kinds(set: &TraceSet, place: usize) -> (Vec<(u64, bool, MessageKind)>, Messag
     (events.into_iter().map(|event| (event.at.call, event.at_exit, event.kind)).collect(), gaps)
 }
 
-fn matched(ranks: &[&str]) -> Matched {
+/// All messages by the time when they were sent, and what is missing.
+fn matched(ranks: &[&str]) -> (Vec<MatchedMessage>, MessageGaps) {
     let (_folder, set) = job(ranks);
-    set.messages().unwrap().matched().unwrap()
+    let mut messages = Vec::new();
+    let gaps = set.messages().unwrap().matched(|message| messages.push(message)).unwrap();
+    messages.sort_by_key(|message| message.sent.start);
+    (messages, gaps)
 }
 
 #[test]
@@ -113,13 +117,34 @@ fn the_call_that_returns_with_a_message_is_known() {
     let sender = "1 50 51 send peer=1 tag=7 bytes=8 communicator=0
                   1 60 61 isend peer=1 tag=8 bytes=16 request=9 communicator=0
                   1 70 80 wait request=9";
-    let Matched { messages, gaps } = matched(&[sender, receiver]);
+    let (messages, gaps) = matched(&[sender, receiver]);
     assert!(gaps.is_empty(), "{gaps:?}");
     let told: Vec<_> = messages.iter().map(|of| (of.tag, of.bytes.unwrap(), of.sent, of.received)).collect();
     let [(7, 8, sent, received), (8, 16, later, other)] = told[..] else { panic!("{told:?}") };
     assert_eq!((sent.start.0, sent.done.unwrap().call, later.done.unwrap().call), (50, 1, 3));
     assert_eq!((received.call, received.done.unwrap().call, received.end()), (1, 3, Some(Timestamp(99))));
     assert_eq!((other.call, other.done.unwrap().start.0), (2, 10));
+}
+
+#[test]
+fn the_call_that_probes_for_a_message_is_known() {
+    let receiver = "1 10 60 probe peer=-1 tag=-1 communicator=0 source=0 source_tag=7
+                    1 61 62 probe peer=-1 tag=-1 communicator=0 source=0 source_tag=7
+                    1 63 64 recv peer=0 tag=7 bytes=8 communicator=0 source=0 source_tag=7 received=8
+                    1 70 99 probe peer=0 tag=8 communicator=0 request=500 source=0 source_tag=8
+                    1 100 101 wait request=500 source=0 source_tag=8 received=16
+                    1 110 130 recv peer=0 tag=7 bytes=8 communicator=0 source=0 source_tag=7 received=4
+                    1 140 141 probe peer=-2 tag=7 communicator=0 source=-2 source_tag=-1";
+    let sender = "1 50 51 send peer=1 tag=7 bytes=8 communicator=0
+                  1 90 91 send peer=1 tag=8 bytes=16 communicator=0
+                  1 120 121 send peer=1 tag=7 bytes=4 communicator=0";
+    let (messages, gaps) = matched(&[sender, receiver]);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    let calls = messages.iter().map(|MatchedMessage { received: of, bytes, .. }| {
+        (of.call, of.done.map(|done| done.call), of.probed.map(|probed| probed.call), *bytes)
+    });
+    let expected = [(3, Some(3), Some(1), Some(8)), (4, Some(5), Some(4), Some(16)), (6, Some(6), None, Some(4))];
+    assert_eq!(calls.collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -190,7 +215,7 @@ fn messages_of_threads_are_matched_where_their_order_is_known() {
                     1 110 111 recv peer=0 tag=7 bytes=9 communicator=0 source=0 source_tag=7 received=3
                     1 120 121 recv peer=0 tag=7 bytes=9 communicator=0 source=0 source_tag=7 received=2
                     1 130 131 recv peer=0 tag=7 bytes=9 communicator=0 source=0 source_tag=7 received=4";
-    let Matched { messages, gaps } = matched(&[sender, receiver]);
+    let (messages, gaps) = matched(&[sender, receiver]);
     assert_eq!(messages.iter().map(|of| of.bytes).collect::<Vec<_>>(), [Some(1), Some(4)]);
     assert_eq!((gaps.unordered, gaps.total()), (2, 2));
 }
@@ -200,13 +225,13 @@ fn where_a_message_may_be_missing_before_none_is_matched() {
     let receiver = "1 100 101 recv peer=0 tag=7 bytes=9 communicator=0 source=0 source_tag=7 received=1
                     1 110 111 recv peer=0 tag=7 bytes=9 communicator=0 source=0 source_tag=7 received=3";
     let sender = "1 0 1 send peer=1 tag=7 bytes=1 communicator=0";
-    let Matched { messages, gaps } = matched(&[sender, receiver]);
+    let (messages, gaps) = matched(&[sender, receiver]);
     assert_eq!((messages.len(), gaps.unmatched_sends, gaps.unmatched_receives), (0, 1, 2));
     // The last ones may be on their way.
     let sender = "1 0 1 send peer=1 tag=7 bytes=1 communicator=0
                   1 2 3 send peer=1 tag=7 bytes=3 communicator=0
                   1 4 5 send peer=1 tag=7 bytes=4 communicator=0";
-    let Matched { messages, gaps } = matched(&[sender, receiver]);
+    let (messages, gaps) = matched(&[sender, receiver]);
     assert_eq!((messages.len(), gaps.unmatched_sends, gaps.unmatched_receives), (2, 1, 0));
 }
 

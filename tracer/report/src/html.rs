@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use foldhash::HashMap;
-use rtrace_exporters::{Destination, MatchedMessage, TraceSet};
+use rtrace_exporters::{Destination, TraceSet};
 use rtrace_model::{Call, CallCost, EventKind, LocationId, Peaks, Process, RegionId, Timestamp, Totals, escape};
 use rtrace_profile::{ClockSpan, Walk};
 use serde_json::{Value as Json, json};
@@ -100,7 +100,7 @@ struct PageData<'a> {
     verdicts: Vec<Json>,
     tables: Tables<'a>,
     picture: Picture,
-    messages: Vec<MatchedMessage>,
+    messages: peers::PeerSums,
 }
 
 impl<'a> PageData<'a> {
@@ -130,7 +130,7 @@ impl<'a> PageData<'a> {
         let verdicts = verdicts::verdicts(&notes, &tables);
         let notes = notes.into_iter().map(|note| note.text).chain(tables.remarks.iter().cloned()).collect();
         let about = About::new(trace).of_part(part);
-        let messages = peers::messages(trace)?;
+        let messages = peers::messages(trace, span)?;
         Ok(PageData { trace, info, about, span, notes, verdicts, tables, picture, messages })
     }
 
@@ -166,7 +166,7 @@ impl<'a> PageData<'a> {
             "heat": self.heat(most(HEAT_MAPS), &functions, &mut names),
             "matrix": self.matrix(&functions, &mut names),
             "roofline": rows::roofline(&functions, &mut names),
-            "messages": peers::matrix(&self.messages, self.span),
+            "messages": peers::matrix(&self.messages),
             "plan": plan::plan(self.trace, &self.tables.functions, most(PLANNED), &mut names)?,
             "incidents": self.incidents(most(ROWS), &mut names)?,
             "costs": self.costs(),

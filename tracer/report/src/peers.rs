@@ -1,10 +1,12 @@
 //! Messages by the rank that sends them and the rank that receives them.
 //!
 //! A row's calls, and their times, are those that send. A receiver waits for a *late sender* in the call that returns with
-//! the message, from the start of that call to the start of the call that sends. Where one call returns with several
-//! messages, each has the time since the one before it was sent. A sender waits for a *late receiver* likewise if its call
-//! returns only after that has come, and only in calls that return when the message is through: a small message is often
-//! sent before.
+//! the message, or that probes for it, from the start of that call to the start of the call that sends. Where one call
+//! returns with several messages, each has the time since the one before it was sent. A sender waits for a *late receiver*
+//! likewise if its call returns only after that has come, and only in calls that return when the message is through: a
+//! small message is often sent before.
+//!
+//! Memory grows with the messages of the job, of which as little as possible is kept.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,16 +21,38 @@ use super::table::{Column, Datum, SUM, Shown, Table};
 /// A rank that sends, and one that receives.
 type Pair = (u32, u32);
 
+/// The thread and the number of a call.
+type CallKey = (LocationId, u64);
+
 /// The messages, and what the calls that are visited say of them.
 pub(super) struct Peers {
     events: HashMap<RegionId, FunctionEvent>,
     pairs: Vec<Pair>,
-    messages: Vec<(RowId, MatchedMessage)>,
-    /// The messages that a call began to send, and those that it returned with.
-    sent: HashMap<(LocationId, u64), Vec<usize>>,
-    received: HashMap<(LocationId, u64), Vec<usize>>,
+    /// By the call that began to send: when the call that received began, and the bytes if they are known.
+    sent: Ends<(Timestamp, Option<u64>)>,
+    /// By the calls that returned with a message or probed for it: when the call that sent it began.
+    received: Ends<Timestamp>,
     sums: HashMap<RowId, MessageSums>,
     gaps: MessageGaps,
+}
+
+/// Ends of messages by their calls: each with its row, and when the other end began.
+struct Ends<T>(Vec<(CallKey, RowId, T)>);
+
+impl<T: Copy> Ends<T> {
+    /// Of rows that are in order; those of a call come by what `order` says.
+    fn new<K: Ord>(mut ends: Vec<(CallKey, RowId, T)>, rows: &[RowId], order: impl Fn(RowId, T) -> K) -> Ends<T> {
+        ends.iter_mut().for_each(|end| end.1 = rows[end.1 as usize]);
+        ends.sort_unstable_by_key(|&(call, row, end)| (call, order(row, end)));
+        ends.shrink_to_fit();
+        Ends(ends)
+    }
+
+    fn of(&self, call: CallKey) -> &[(CallKey, RowId, T)] {
+        let from = self.0.partition_point(|end| end.0 < call);
+        let of_call = &self.0[from..];
+        &of_call[..of_call.partition_point(|end| end.0 == call)]
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -48,34 +72,34 @@ impl Peers {
         if !trace.profile().is_empty() {
             return Err(Error::Aggregated);
         }
-        let matched = trace.messages()?.matched()?;
-        if matched.messages.is_empty() {
+        let mut numbers: BTreeMap<Pair, RowId> = BTreeMap::new();
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        let gaps =
+            trace.messages()?.matched(|MatchedMessage { source, target, bytes, sent: of, received: to, .. }| {
+                let next = numbers.len() as RowId;
+                let row = *numbers.entry((source, target)).or_insert(next);
+                sent.push(((of.location, of.call), row, (to.start, bytes)));
+                let waiting = to.done.into_iter().chain(to.probed);
+                received.extend(waiting.map(|at| ((at.location, at.call), row, of.start)));
+            })?;
+        if numbers.is_empty() {
             return Err(Error::NoMessages);
         }
-        let mut rows: BTreeMap<Pair, RowId> = matched.messages.iter().map(|of| ((of.source, of.target), 0)).collect();
-        rows.values_mut().zip(0..).for_each(|(row, number)| *row = number);
-        let (mut sent, mut received) = (HashMap::<_, Vec<usize>>::new(), HashMap::<_, Vec<usize>>::new());
-        // They are in the order in which they were sent.
-        for (place, MatchedMessage { sent: of, received: to, .. }) in matched.messages.iter().enumerate() {
-            sent.entry((of.location, of.call)).or_default().push(place);
-            let done = to.done.map(|done| (done.location, done.call));
-            done.into_iter().for_each(|call| received.entry(call).or_default().push(place));
-        }
+        let mut rows = vec![0; numbers.len()];
+        numbers.values().zip(0..).for_each(|(&number, row)| rows[number as usize] = row);
         Ok(Peers {
             events: trace.regions().iter().filter_map(|region| Some((region.id, region.event?))).collect(),
-            messages: matched.messages.into_iter().map(|of| (rows[&(of.source, of.target)], of)).collect(),
-            pairs: rows.into_keys().collect(),
-            sent,
-            received,
+            pairs: numbers.into_keys().collect(),
+            sent: Ends::new(sent, &rows, |row, end| (row, end)),
+            received: Ends::new(received, &rows, |row, sent| (sent, row)),
             sums: HashMap::new(),
-            gaps: matched.gaps,
+            gaps,
         })
     }
 
     /// The row of a call that sends, by its first message.
-    pub(super) fn key(&self, call: Option<(LocationId, u64)>) -> RowId {
-        let first = call.and_then(|call| self.sent.get(&call)?.first());
-        first.map_or(HIDDEN, |&place| self.messages[place].0)
+    pub(super) fn key(&self, call: Option<CallKey>) -> RowId {
+        call.and_then(|call| self.sent.of(call).first()).map_or(HIDDEN, |&(_, row, _)| row)
     }
 
     /// Adds a call that counts.
@@ -84,26 +108,23 @@ impl Peers {
         let event = self.events.get(&call.region);
         // How long it was in the call before the other side came.
         let before = |other: Timestamp| call.end().map_or(0, |end| other.min(end).since(call.start));
-        let is_blocking = |blocking: FunctionEvent| event == Some(&blocking);
-        for &place in self.sent.get(&key).into_iter().flatten() {
-            let (row, message) = &self.messages[place];
-            let sums = self.sums.entry(*row).or_default();
+        for &(_, row, (received, bytes)) in self.sent.of(key) {
+            let sums = self.sums.entry(row).or_default();
             sums.messages += 1;
-            match message.bytes {
+            match bytes {
                 Some(bytes) => sums.bytes = sums.bytes.saturating_add(bytes),
                 None => sums.sizeless += 1,
             }
-            let is_late = call.end() >= Some(message.received.start);
-            if is_blocking(FunctionEvent::Send) && is_late {
-                sums.late_receivers = sums.late_receivers.saturating_add(before(message.received.start));
+            if event == Some(&FunctionEvent::Send) && call.end() >= Some(received) {
+                sums.late_receivers = sums.late_receivers.saturating_add(before(received));
             }
         }
-        let waits = [FunctionEvent::Recv, FunctionEvent::SendRecv, FunctionEvent::Wait].into_iter().any(is_blocking);
+        use FunctionEvent::{Probe, Recv, SendRecv, Wait};
+        let waits = matches!(event, Some(Probe | Recv | SendRecv | Wait));
         let mut waited = 0;
-        for &place in self.received.get(&key).into_iter().flatten().filter(|_| waits) {
-            let (row, message) = &self.messages[place];
-            let until = before(message.sent.start);
-            let sums = self.sums.entry(*row).or_default();
+        for &(_, row, sent) in self.received.of(key).iter().filter(|_| waits) {
+            let until = before(sent);
+            let sums = self.sums.entry(row).or_default();
             sums.late_senders = sums.late_senders.saturating_add(until - waited);
             waited = until;
         }

@@ -159,6 +159,8 @@ fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: &MessageKind, is_
             record.long(request);
             encoding::MPI_ISEND_COMPLETE
         }
+        // Nothing is received yet.
+        MessageKind::Probed(_) => return None,
         MessageKind::IrecvRequest { request } => {
             record.long(request);
             encoding::MPI_IRECV_REQUEST
@@ -278,6 +280,7 @@ pub(super) fn role(event: Option<FunctionEvent>) -> u8 {
             | E::SendRecv
             | E::Isend
             | E::Irecv
+            | E::Probe
             | E::SendInit
             | E::RecvInit
             | E::Start
