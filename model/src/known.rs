@@ -42,8 +42,10 @@ pub fn known(about: &str, name: &str) -> Option<&'static str> {
 
 /// The name that a function of MPI has in C: that of its profiling interface and those of Fortran lead to it.
 fn mpi_in_c(name: &str) -> Option<String> {
-    if let Some(of_c) = name.strip_prefix('P').filter(|name| name.starts_with("MPI_")) {
-        return Some(of_c.to_owned());
+    let of_c = name.strip_prefix('P').unwrap_or(name);
+    if of_c.starts_with("MPI_") {
+        // Those for counts of 64 bits wait for the same.
+        return Some(of_c.strip_suffix("_c").unwrap_or(of_c).to_owned());
     }
     let of_fortran = name.strip_prefix("mpi_").or_else(|| name.strip_prefix("pmpi_"))?.trim_end_matches('_');
     let of_fortran = of_fortran.strip_suffix("_f08").unwrap_or(of_fortran);

@@ -58,6 +58,7 @@ mod tests {
         for (name, wait) in [
             ("MPI_Allreduce", Some(Wait::Collective)),
             ("PMPI_Barrier", Some(Wait::Barrier)),
+            ("MPI_Recv_c", Some(Wait::Receive)),
             ("mpi_barrier_", Some(Wait::Barrier)),
             ("pmpi_waitall_f08_", Some(Wait::Receive)),
             ("MPI_Waitsome", Some(Wait::Receive)),

@@ -27,19 +27,23 @@ const MOST_FUNCTIONS: usize = 20_000;
 struct RawVariant {
     /// What functions are called there; `{name}` stands for the usual name.
     symbol: String,
-    /// By type: the one that stands there in its place.
+    /// By type: the one that stands there in its place. If there are some, it has only functions with one of them.
     #[serde(default)]
     types: BTreeMap<String, String>,
 }
 
 impl RawVariant {
-    fn of(&self, usual: &TableEntry) -> TableEntry {
+    fn of(&self, usual: &TableEntry) -> Option<TableEntry> {
+        let has = |c: &String| self.types.keys().any(|name| c.contains(&format!("{name} ")));
+        if !self.types.is_empty() && !usual.c.as_ref().is_none_or(has) {
+            return None;
+        }
         let name = self.symbol.replace("{name}", &usual.name);
         let prototype = |c: &String| {
             let c = c.replacen(&format!("{}(", usual.name), &format!("{name}("), 1);
             self.types.iter().fold(c, |c, (usual, other)| c.replace(&format!("{usual} "), &format!("{other} ")))
         };
-        TableEntry { c: usual.c.as_ref().map(prototype), name: name.clone(), ..usual.clone() }
+        Some(TableEntry { c: usual.c.as_ref().map(prototype), name: name.clone(), ..usual.clone() })
     }
 }
 
@@ -228,8 +232,8 @@ impl SignatureTable {
             for (entry, aliases) in entries {
                 let wrong = |message| faulty(function.span(), message);
                 let usual = table.add(entry, &aliases, &dialect).map_err(wrong)?;
-                for variant in &raw.variant {
-                    table.add(variant.of(&usual), &[], &dialect).map_err(wrong)?;
+                for variant in raw.variant.iter().filter_map(|variant| variant.of(&usual)) {
+                    table.add(variant, &[], &dialect).map_err(wrong)?;
                 }
             }
         }
