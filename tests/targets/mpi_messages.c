@@ -7,6 +7,7 @@
  *   R number source tag bytes communicator from id    a message was received: the number of its receive, in the order
  *                                                     in which they were posted, and what the message says of itself
  *   C function communicator root sent received        a collective operation; -1: no root
+ *   F kind bytes done                                 a file was read or written: as asked for and as the status says, or -1
  *   P kind target bytes                               an access to memory of another rank
  *   G communicator members                            a communicator was made
  */
@@ -43,6 +44,12 @@ static struct pending {
 	MPI_Comm comm;
 	pthread_t thread;
 } pending[MOST];
+
+/* That of logs. */
+static const char *folder;
+
+/* The message that was probed for last. */
+static struct pending probed;
 
 static const char *label_of(MPI_Comm comm)
 {
@@ -338,6 +345,77 @@ int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int 
 	return error;
 }
 
+int MPI_Mprobe(int from, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
+{
+	int error = PMPI_Mprobe(from, tag, comm, message, status);
+
+	if (from != MPI_PROC_NULL)
+		probed = (struct pending){ .number = next_posted(), .comm = comm };
+	return error;
+}
+
+int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status)
+{
+	int error = PMPI_Mrecv(buf, count, type, message, status);
+
+	log_recv(probed.number, buf, 0, probed.comm, status);
+	return error;
+}
+
+#define FILE_AT(name, event, is_const)                                                                      \
+	int MPI_File_##name(MPI_File file, MPI_Offset offset, is_const void *buf, int count, MPI_Datatype type,   \
+			    MPI_Status *status)                                                             \
+	{                                                                                                   \
+		int error = PMPI_File_##name(file, offset, buf, count, type, status), bytes = -1;          \
+                                                                                                            \
+		if (status != MPI_STATUS_IGNORE)                                                           \
+			PMPI_Get_count(status, MPI_BYTE, &bytes);                                          \
+		fprintf(out, "F %s %ld %d\n", event, bytes_of(count, type), bytes);                        \
+		return error;                                                                               \
+	}
+FILE_AT(write_at, "io_write", const)
+FILE_AT(read_at_all, "io_read", )
+
+int MPI_File_iread_at(MPI_File file, MPI_Offset offset, void *buf, int count, MPI_Datatype type, MPI_Request *request)
+{
+	fprintf(out, "F io_read %ld -1\n", bytes_of(count, type));
+	return PMPI_File_iread_at(file, offset, buf, count, type, request);
+}
+
+/* The same with counts of 64 bits. */
+#if MPI_VERSION >= 4
+int MPI_Send_c(const void *buf, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm)
+{
+	log_send(buf, count, type, to, tag, comm);
+	return PMPI_Send_c(buf, count, type, to, tag, comm);
+}
+
+int MPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+		MPI_Request *request)
+{
+	log_send(buf, count, type, to, tag, comm);
+	return PMPI_Isend_c(buf, count, type, to, tag, comm, request);
+}
+
+int MPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request)
+{
+	int number = next_posted();
+	int error = PMPI_Irecv_c(buf, count, type, from, tag, comm, request);
+
+	keep(*request, 1, buf, bytes_of(count, type), comm)->number = number;
+	return error;
+}
+
+int MPI_Recv_c(void *buf, MPI_Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status)
+{
+	int number = next_posted();
+	int error = PMPI_Recv_c(buf, count, type, from, tag, comm, status);
+
+	log_recv(number, buf, 0, comm, status);
+	return error;
+}
+#endif
+
 int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int to, int sendtag, int from, int recvtag,
 			 MPI_Comm comm, MPI_Status *status)
 {
@@ -431,6 +509,16 @@ int MPI_Barrier(MPI_Comm comm)
 	collective("barrier", comm, -1, 0, 0);
 	return PMPI_Barrier(comm);
 }
+
+#if MPI_VERSION >= 4
+int MPI_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm)
+{
+	long bytes = bytes_of(count, type);
+
+	collective("broadcast", comm, root, is_own(comm, root) ? bytes : 0, is_own(comm, root) ? 0 : bytes);
+	return PMPI_Bcast_c(buffer, count, type, root, comm);
+}
+#endif
 
 int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm)
 {
@@ -578,7 +666,8 @@ int main(int count, char **words)
 		MPI_Init(&count, &words);
 	MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
 	PMPI_Comm_group(MPI_COMM_WORLD, &world_group);
-	snprintf(path, sizeof(path), "%s/log.%d", words[1], world_rank);
+	folder = words[1];
+	snprintf(path, sizeof(path), "%s/log.%d", folder, world_rank);
 	out = fopen(path, "w");
 	name(MPI_COMM_WORLD, "world");
 	/* Ranks that wait for messages leave the processors to whoever traces them. */

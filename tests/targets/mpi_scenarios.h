@@ -230,6 +230,53 @@ static void persistent(MPI_Comm comm)
 		MPI_Request_free(&requests[n]);
 }
 
+/* Messages that are probed for before they are received. */
+static void probes(MPI_Comm comm)
+{
+	int size = size_of(comm), rank = rank_of(comm), right = (rank + 1) % size;
+	MPI_Message message;
+	MPI_Request request;
+	MPI_Status status, ended;
+
+	for (int i = 0; i < 10; i++) {
+		MPI_Isend(buffers[0], 2 + i, MPI_INT, right, 60, comm, &request);
+		MPI_Probe(MPI_ANY_SOURCE, 60, comm, &status);
+		MPI_Recv(buffers[1], 256, MPI_INT, status.MPI_SOURCE, status.MPI_TAG, comm, &status);
+		MPI_Wait(&request, &ended);
+		MPI_Isend(buffers[0], 20 + i, MPI_INT, right, 61, comm, &request);
+		MPI_Mprobe(MPI_ANY_SOURCE, 61, comm, &message, &status);
+		MPI_Mrecv(buffers[1], 256, MPI_INT, &message, &status);
+		MPI_Wait(&request, &ended);
+	}
+}
+
+/* Functions with counts of 64 bits, where MPI has them. */
+static void large(MPI_Comm comm)
+{
+#if MPI_VERSION >= 4
+	int size = size_of(comm), rank = rank_of(comm), right = (rank + 1) % size, left = (rank + size - 1) % size;
+	MPI_Request requests[2];
+	MPI_Status statuses[2];
+
+	for (int i = 0; i < 10; i++) {
+		MPI_Irecv_c(buffers[0], 256, MPI_INT, left, 70, comm, &requests[0]);
+		MPI_Isend_c(buffers[1], 2 + i, MPI_DOUBLE, right, 70, comm, &requests[1]);
+		MPI_Waitall(2, requests, statuses);
+		if (rank % 2 == 0) {
+			MPI_Send_c(buffers[0], 20 + i, MPI_INT, right, 71, comm);
+			MPI_Recv_c(buffers[1], 256, MPI_INT, left, 72, comm, statuses);
+		} else {
+			MPI_Recv_c(buffers[1], 256, MPI_INT, left, 71, comm, statuses);
+			MPI_Send_c(buffers[0], 30 + i, MPI_INT, right, 72, comm);
+		}
+		MPI_Bcast_c(buffers[0], 5 + i, MPI_INT, i % size, comm);
+	}
+#else
+	(void)comm;
+	abort();
+#endif
+}
+
 static void collectives(MPI_Comm comm)
 {
 	int size = size_of(comm), counts[MOST], places[MOST];
@@ -299,6 +346,28 @@ static void accesses(void)
 	MPI_Win_free(&win);
 }
 
+/* A file that all write and read, beyond its end, too. */
+static void files(void)
+{
+	int size = size_of(MPI_COMM_WORLD);
+	MPI_Request request;
+	MPI_Status status;
+	MPI_File file;
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/data", folder);
+	MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+	for (int i = 0; i < 10; i++) {
+		MPI_File_write_at(file, 400 * world_rank, buffers[0], 10 + i, MPI_INT, &status);
+		MPI_File_write_at(file, 400 * world_rank + 200, buffers[0], 50, MPI_INT, MPI_STATUS_IGNORE);
+		MPI_Barrier(MPI_COMM_WORLD);
+		MPI_File_read_at_all(file, 400 * (size - 1), buffers[1], 80 + 10 * i, MPI_INT, &status);
+		MPI_File_iread_at(file, 0, buffers[1], 3 + i, MPI_DOUBLE, &request);
+		MPI_Wait(&request, &status);
+	}
+	MPI_File_close(&file);
+}
+
 /* Two halves that talk to each other. */
 static void intercommunicator(void)
 {
@@ -354,6 +423,7 @@ static void warm_up(void)
 	MPI_Comm world = MPI_COMM_WORLD;
 	MPI_Request requests[2] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };
 	MPI_Status statuses[2];
+	MPI_Message message;
 	int number, index, flag, indices[2];
 
 	for (int i = 0; i < 8; i++) {
@@ -382,6 +452,16 @@ static void warm_up(void)
 		MPI_Waitall(2, requests, statuses);
 		MPI_Request_free(&requests[0]);
 		MPI_Request_free(&requests[1]);
+		MPI_Probe(MPI_PROC_NULL, 0, world, statuses);
+		MPI_Mprobe(MPI_PROC_NULL, 0, world, &message, statuses);
+		MPI_Mrecv(buffers[0], 0, MPI_INT, &message, statuses);
+#if MPI_VERSION >= 4
+		MPI_Send_c(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world);
+		MPI_Recv_c(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world, statuses);
+		MPI_Isend_c(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world, &requests[0]);
+		MPI_Irecv_c(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world, &requests[1]);
+		MPI_Waitall(2, requests, statuses);
+#endif
 		usleep(40000);
 	}
 }
@@ -400,6 +480,12 @@ static void run(const char *scenario)
 		derived(world);
 	else if (!strcmp(scenario, "communicators"))
 		communicators();
+	else if (!strcmp(scenario, "files"))
+		files();
+	else if (!strcmp(scenario, "probes"))
+		probes(world);
+	else if (!strcmp(scenario, "large"))
+		large(world);
 	else if (!strcmp(scenario, "collectives"))
 		collectives(world);
 	else if (!strcmp(scenario, "accesses"))

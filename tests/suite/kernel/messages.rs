@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rtrace_exporters::{
-    Collective, CommunicatorId, Matched, MatchedMessage, MessageEnd, MessageEvent, MessageKind, Messages, Size,
+    Collective, CommunicatorId, MatchedMessage, MessageEnd, MessageEvent, MessageGaps, MessageKind, Messages, Size,
     TraceSet, Transfer,
 };
-use rtrace_model::LocationId;
+use rtrace_model::{Call, FunctionEvent, LocationId, Value};
 use tempfile::TempDir;
 
-use crate::common::rtrace;
 use crate::common::skip::{Turn, installed, skip};
 use crate::common::target::{mpi_fortran, mpi_messages, shmem_accesses, sources};
+use crate::common::{python, rtrace};
 
 const RANKS: u32 = 4;
+/// The tags of messages that are probed for before they are received.
+const PROBED: [i32; 2] = [60, 61];
 
 /// A message of the log: its other end, tag, bytes and communicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,8 @@ struct Log {
     received: BTreeMap<u64, Logged>,
     collectives: Vec<[String; 5]>,
     accesses: Vec<[String; 3]>,
+    /// What was read and written: the bytes that were asked for, and those of the status; -1 without one.
+    files: Vec<(FunctionEvent, [i64; 2])>,
     communicators: HashMap<String, Vec<u32>>,
 }
 
@@ -58,6 +62,10 @@ fn read_log(path: &Path) -> Log {
             "S" => assert!(log.sent.insert(words[1].parse().unwrap(), message()).is_none(), "{line}"),
             "R" => assert!(log.received.insert(words[1].parse().unwrap(), message()).is_none(), "{line}"),
             "C" => log.collectives.push([1, 2, 3, 4, 5].map(own)),
+            "F" => {
+                let event = FunctionEvent::from_name(words[1]).unwrap();
+                log.files.push((event, [2, 3].map(|word| words[word].parse().unwrap())));
+            }
             "P" => log.accesses.push([1, 2, 3].map(own)),
             "G" => {
                 let members = words[2].split(',').map(|rank| rank.parse().unwrap()).collect();
@@ -196,11 +204,42 @@ fn compare(job: &Job) -> usize {
             }
         }
     }
-    let Matched { messages: matched, gaps } = messages.matched().unwrap();
+    check_files(job, &set);
+    let (matched, gaps) = matched(&messages);
     assert!(gaps.is_empty(), "{gaps:?}");
     assert_eq!(matched.len(), job.logs.iter().map(|log| log.sent.len()).sum::<usize>());
     check_pairs(job, &messages, &matched);
+    let (probed, others): (Vec<&MatchedMessage>, Vec<&MatchedMessage>) =
+        matched.iter().partition(|message| message.received.probed.is_some());
+    assert!(probed.iter().all(|message| PROBED.contains(&message.tag)), "{probed:?}");
+    assert!(!others.iter().any(|message| PROBED.contains(&message.tag)), "{others:?}");
     matched.len()
+}
+
+/// What was read and written is what the log says.
+fn check_files(job: &Job, set: &TraceSet) {
+    let event_of = |call: &Call| set.region(call.region).and_then(|region| region.event);
+    for (place, log) in job.logs.iter().enumerate() {
+        let calls = set.calls_of(place).flat_map(|batch| batch.unwrap().iter().copied().collect::<Vec<_>>());
+        let is_io = |call: &Call| matches!(event_of(call), Some(FunctionEvent::IoRead | FunctionEvent::IoWrite));
+        let mut calls: Vec<Call> = calls.filter(is_io).collect();
+        calls.sort_by_key(|call| call.start);
+        let values = set.value_reader().of(&calls).unwrap();
+        let found = calls.iter().zip(&values).map(|(call, values)| {
+            let of = |name: &str| match values.as_ref().unwrap().iter().find(|(column, _)| column.name == name) {
+                Some((_, Some(Value::Integer(value)))) => *value,
+                _ => -1,
+            };
+            (event_of(call).unwrap(), [of("count") * of("size"), of("done")])
+        });
+        assert_eq!(found.collect::<Vec<_>>(), log.files, "rank {place}");
+    }
+}
+
+fn matched(messages: &Messages<'_>) -> (Vec<MatchedMessage>, MessageGaps) {
+    let mut found = Vec::new();
+    let gaps = messages.matched(|message| found.push(message)).unwrap();
+    (found, gaps)
 }
 
 /// Each message was received where it says that it came from.
@@ -227,16 +266,18 @@ fn check_pairs(job: &Job, messages: &Messages<'_>, matched: &[MatchedMessage]) {
     }
 }
 
-const SCENARIOS: [&str; 9] = [
+const SCENARIOS: [&str; 11] = [
     "blocking",
     "nonblocking",
     "wildcards",
     "derived",
     "communicators",
     "persistent",
+    "probes",
     "collectives",
     "accesses",
     "intercommunicator",
+    "files",
 ];
 
 #[test]
@@ -260,7 +301,8 @@ fn messages_of_mpich_are_those_that_its_ranks_log() {
         return;
     }
     let program = mpi_messages("mpicc.mpich");
-    let scenarios: Vec<&str> = SCENARIOS.into_iter().filter(|scenario| *scenario != "derived").collect();
+    let scenarios = SCENARIOS.into_iter().filter(|scenario| *scenario != "derived").chain(["large"]);
+    let scenarios: Vec<&str> = scenarios.collect();
     let job = run_completely("mpiexec.mpich", &[program.to_str().unwrap()], &scenarios);
     let messages = compare(&job);
     assert!(messages > 2_000, "{messages}");
@@ -273,10 +315,10 @@ fn messages_of_mpich_are_those_that_its_ranks_log() {
         let sizes: Vec<Size> = ends(&events, true).iter().map(|sent| sent.size).collect();
         assert_eq!(sizes, vec![Size::Unknown; log.sent.len()], "rank {place}");
     }
-    let matched = messages.matched().unwrap();
-    assert!(matched.gaps.is_empty(), "{:?}", matched.gaps);
-    check_pairs(&job, &messages, &matched.messages);
-    let mut told: Vec<_> = matched.messages.iter().map(|of| (of.source, of.target, of.tag, of.bytes)).collect();
+    let (matched, gaps) = matched(&messages);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    check_pairs(&job, &messages, &matched);
+    let mut told: Vec<_> = matched.iter().map(|of| (of.source, of.target, of.tag, of.bytes)).collect();
     let logged = job.logs.iter().zip(0..).flat_map(|(log, source)| log.sent.values().map(move |of| (of, source)));
     let mut logged: Vec<_> = logged.map(|(of, source)| (source, of.peer, of.tag, of.bytes.exact())).collect();
     told.sort_unstable();
@@ -287,30 +329,47 @@ fn messages_of_mpich_are_those_that_its_ranks_log() {
 #[test]
 fn messages_of_fortran_are_those_that_its_ranks_log() {
     let Some(_turn) = Turn::take() else { return };
-    if !installed(&["mpifort.openmpi", "mpirun.openmpi"]) {
-        return;
-    }
-    for way in ["mpif", "f08"] {
-        let program = mpi_fortran(way);
-        let job = run_completely("mpirun.openmpi", &[program.to_str().unwrap()], &[]);
-        let messages = compare(&job);
-        assert!(messages > 300, "{way}: {messages}");
-        check_archive(&job);
+    for (compiler, launcher) in [("mpifort.openmpi", "mpirun.openmpi"), ("mpifort.mpich", "mpiexec.mpich")] {
+        if !installed(&[compiler, launcher]) {
+            continue;
+        }
+        for way in ["mpif", "f08"] {
+            let program = mpi_fortran(compiler, way);
+            let job = run_completely(launcher, &[program.to_str().unwrap()], &[]);
+            let messages = compare(&job);
+            assert!(messages > 300, "{compiler} {way}: {messages}");
+            check_archive(&job);
+        }
     }
 }
 
 #[test]
 fn messages_of_python_are_those_that_its_ranks_log() {
     let Some(_turn) = Turn::take() else { return };
-    let mpi4py = Command::new("/usr/bin/python3").args(["-c", "import mpi4py"]).output();
-    if !mpi4py.is_ok_and(|output| output.status.success()) || !installed(&["mpirun.openmpi"]) {
-        return skip("mpi4py is not installed; `cargo xtask test` installs it");
-    }
     let script = sources().join("mpi_python.py");
-    let job = run_completely("mpirun.openmpi", &["/usr/bin/python3", script.to_str().unwrap()], &[]);
-    let messages = compare(&job);
-    assert!(messages > 300, "{messages}");
-    check_archive(&job);
+    let check = |launcher: &str, python: &Path, environment: &[&str]| {
+        let mpi4py = Command::new(python).args(["-c", "import mpi4py"]).output();
+        if !mpi4py.is_ok_and(|output| output.status.success()) {
+            return skip("mpi4py is not installed; `cargo xtask test` installs it");
+        }
+        if !installed(&[launcher]) {
+            return;
+        }
+        let program = [python, &script].map(|path| path.to_str().unwrap());
+        let job = run_completely(launcher, &[&["env"], environment, &program].concat(), &[]);
+        let messages = compare(&job);
+        assert!(messages > 300, "{launcher}: {messages}");
+        check_archive(&job);
+    };
+    check("mpirun.openmpi", Path::new("/usr/bin/python3"), &[]);
+    // The package of the index takes any MPI with the interface of MPICH, by the name that MPICH itself gives to its library.
+    let Some(python) = python::interpreter() else { return };
+    let folder = TempDir::new().unwrap();
+    let library = Command::new("gcc").arg("-print-file-name=libmpich.so.12").output().unwrap();
+    let library = String::from_utf8(library.stdout).unwrap();
+    std::os::unix::fs::symlink(library.trim(), folder.path().join("libmpi.so.12")).unwrap();
+    let path = format!("LD_LIBRARY_PATH={}", folder.path().display());
+    check("mpiexec.mpich", &python, &["MPI4PY_MPIABI=mpich", &path]);
 }
 
 /// Of messages that threads send at the same time, with one tag, only those are matched whose order is known.
@@ -347,7 +406,7 @@ fn messages_of_threads_are_those_that_their_ranks_log() {
                 sizes.insert((key.0.location, key.0.call, key.1), transfer.size);
             }
         }
-        let Matched { messages: matched, gaps } = messages.matched().unwrap();
+        let (matched, gaps) = matched(&messages);
         let sent: usize = job.logs.iter().map(|log| log.sent.len()).sum();
         assert_eq!((matched.len() as u64 + gaps.unordered, gaps.total()), (sent as u64, gaps.unordered), "{launcher}");
         let (shared, own): (Vec<&MatchedMessage>, Vec<&MatchedMessage>) =
