@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: Apache-2.0 OR MIT
 ! Messages of MPI in Fortran that log themselves, in the lines of mpi_messages.c: with mpif.h, or with the module mpi_f08
-! (-DF08). Usage: mpi_fortran FOLDER
+! (-DF08). Usage: mpi_fortran FOLDER [derived]
 #ifdef F08
 #define COMMUNICATOR type(MPI_Comm)
 #define REQUEST type(MPI_Request)
@@ -84,7 +84,7 @@ program mpi_fortran
   call warm_up()
   call blocking()
   call nonblocking()
-  call derived()
+  if (command_argument_count() > 1) call derived()
   call communicators()
   call collectives()
   call accesses()

@@ -329,13 +329,15 @@ fn messages_of_mpich_are_those_that_its_ranks_log() {
 #[test]
 fn messages_of_fortran_are_those_that_its_ranks_log() {
     let Some(_turn) = Turn::take() else { return };
-    for (compiler, launcher) in [("mpifort.openmpi", "mpirun.openmpi"), ("mpifort.mpich", "mpiexec.mpich")] {
+    // MPICH does not say how large a derived type is.
+    let open_mpi = ("mpifort.openmpi", "mpirun.openmpi", &["derived"][..]);
+    for (compiler, launcher, scenarios) in [open_mpi, ("mpifort.mpich", "mpiexec.mpich", &[])] {
         if !installed(&[compiler, launcher]) {
             continue;
         }
         for way in ["mpif", "f08"] {
             let program = mpi_fortran(compiler, way);
-            let job = run_completely(launcher, &[program.to_str().unwrap()], &[]);
+            let job = run_completely(launcher, &[program.to_str().unwrap()], scenarios);
             let messages = compare(&job);
             assert!(messages > 300, "{compiler} {way}: {messages}");
             check_archive(&job);
