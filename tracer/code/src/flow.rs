@@ -7,8 +7,6 @@ use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 
-use rtrace_symbolizer::parts;
-
 use crate::instruction::LONGEST;
 use crate::text::branch_target;
 
@@ -127,10 +125,15 @@ impl<'a> Flow<'a> {
 
     /// The loops of what was come to.
     pub fn loops(&self) -> Loops {
-        let mut targets: Vec<u64> = self.jumps.iter().map(|&(_, target)| target).collect();
-        targets.sort_unstable();
-        let back = self.jumps.iter().filter(|(from, target)| target <= from);
-        Loops { targets, bodies: parts::union(back.map(|&(from, target)| target..from + 1).collect()) }
+        let mut jumps: Vec<(u64, u64)> = self.jumps.iter().map(|&(from, target)| (target, from)).collect();
+        jumps.sort_unstable();
+        let back = jumps.iter().filter(|(target, from)| target <= from);
+        let mut bodies: Vec<Range<u64>> = back.map(|&(target, from)| target..from + 1).collect();
+        // Of the jumps to one beginning, the last ends the loop.
+        bodies.reverse();
+        bodies.dedup_by_key(|body| body.start);
+        bodies.reverse();
+        Loops { jumps, bodies }
     }
 
     /// Whether it comes to an instruction that has one of these bytes.
@@ -146,20 +149,22 @@ impl<'a> Flow<'a> {
 
 /// Where control comes in the loops of a function.
 pub struct Loops {
-    /// Where its jumps lead, sorted.
-    targets: Vec<u64>,
-    /// From their first instructions to their last; sorted, those that overlap as one.
+    /// Where its jumps lead, and from where; sorted.
+    jumps: Vec<(u64, u64)>,
+    /// From their first instructions to their last; sorted.
     bodies: Vec<Range<u64>>,
 }
 
 impl Loops {
-    /// In how many bytes behind a call that returns to this address others come along that do not make it, if it stands
-    /// in a loop.
+    /// In how many bytes behind a call that returns to this address others come along that do not make it, in the
+    /// innermost loop around it. Who only enters this loop does not count: that is once for all its turns.
     pub fn joined_behind(&self, address: u64) -> Option<u64> {
-        let body = self.bodies.partition_point(|body| body.end <= address);
-        let body = self.bodies.get(body).filter(|body| body.contains(&address))?;
-        let target = *self.targets.get(self.targets.partition_point(|&target| target < address))?;
-        (target < body.end).then(|| target - address)
+        let begun = self.bodies.partition_point(|body| body.start <= address);
+        let body = self.bodies[..begun].iter().rfind(|body| body.contains(&address))?;
+        let behind = &self.jumps[self.jumps.partition_point(|&(target, _)| target < address)..];
+        let (target, _) =
+            behind.iter().take_while(|(target, _)| *target < body.end).find(|(_, from)| body.contains(from))?;
+        Some(target - address)
     }
 }
 
@@ -234,6 +239,25 @@ mod tests {
         assert_eq!(joined(&[0xe8, 0, 1, 0, 0, 0x90, 0xff, 0xc8, 0x75, 0xf6, 0xc3], 5), None);
         // 0: je 8; call; nop; 8: dec eax; jne 0; ret
         assert_eq!(joined(&[0x74, 6, 0xe8, 0, 1, 0, 0, 0x90, 0xff, 0xc8, 0x75, 0xf4, 0xc3], 7), Some(1));
+    }
+
+    #[test]
+    fn who_enters_a_loop_behind_a_call_does_not_pass_it_by() {
+        let joined = |code: &[u8]| {
+            let mut flow = Flow::new(code, 0x1000);
+            flow.follow(0x1000);
+            let behind = flow.calls[0];
+            flow.loops().joined_behind(behind)
+        };
+        // 0: jmp 8; 2: call; nop; 8: dec eax; jne 2; ret
+        let entered = [0xeb, 6, 0xe8, 0, 1, 0, 0, 0x90, 0xff, 0xc8, 0x75, 0xf6, 0xc3];
+        assert_eq!(joined(&entered), None);
+        // The same within another loop, whose jump it is.
+        let nested = [&entered[..12], &[0xff, 0xc9, 0x75, 0xf0, 0xc3]].concat();
+        assert_eq!(joined(&nested), None);
+        // 0: jmp 10; 2: je 10; call; nop; 10: dec eax; jne 2; ret
+        let passed = [0xeb, 8, 0x74, 6, 0xe8, 0, 1, 0, 0, 0x90, 0xff, 0xc8, 0x75, 0xf4, 0xc3];
+        assert_eq!(joined(&passed), Some(1));
     }
 
     #[test]
