@@ -112,7 +112,35 @@ pub fn open_path(file: &impl AsRawFd) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
+
     use super::*;
+
+    /// What is open does not keep a file system in memory from being unmounted; opened as others do, it does.
+    #[test]
+    fn an_open_file_leaves_its_mount_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().to_owned();
+        let unmounts = move || -> Option<[bool; 2]> {
+            // SAFETY: the thread is the only one with this namespace, and ends soon.
+            unsafe { unshare_unsafe(UnshareFlags::FS | UnshareFlags::NEWNS) }.ok()?;
+            mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).ok()?;
+            mount("none", &place, "tmpfs", MountFlags::empty(), None).ok()?;
+            let path = place.join("file");
+            fs::write(&path, "content").unwrap();
+            let usual = File::open(&path).unwrap();
+            let is_busy = unmount(&place, UnmountFlags::empty()) == Err(rustix::io::Errno::BUSY);
+            drop(usual);
+            let open = open_regular(&path).unwrap();
+            let is_free = unmount(&place, UnmountFlags::empty()).is_ok();
+            let content = io::read_to_string(open).unwrap();
+            Some([is_busy, is_free && content == "content"])
+        };
+        match thread::spawn(unmounts).join().unwrap() {
+            Some(unmounts) => assert_eq!(unmounts, [true, true]),
+            None => eprintln!("skipped: needs the right to mount"),
+        }
+    }
 
     #[test]
     fn paths_by_processes_are_known() {
