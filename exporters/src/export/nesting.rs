@@ -39,7 +39,7 @@ pub(super) struct Findings {
 ///
 /// With `splits_trees`, the calls are a selection that may leave out callees of calls that it keeps.
 pub(super) fn visit<V: Visitor + ?Sized>(
-    calls: impl Iterator<Item = std::io::Result<Measured>>,
+    calls: impl Iterator<Item = Result<Measured, ExportError>>,
     splits_trees: bool,
     visitor: &mut V,
 ) -> Result<Findings, ExportError> {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Deref;
 
 use rtrace_model::{Batch, Call, LocationId, Measured, Metric, Region, RegionId, Scope, Timestamp};
@@ -16,6 +17,9 @@ use crate::{Led, SampledTime, TraceSet, Untraced, ValueReader, sampled_beside_ca
 
 /// Calls between two words on the progress.
 const STEP: u64 = 1 << 16;
+
+/// Calls whose values are looked up together: those of all threads may be under way at once.
+const TOGETHER: usize = 1 << 8;
 
 /// A stored trace with a selection of its calls.
 ///
@@ -79,7 +83,7 @@ impl<'a> Excerpt<'a> {
 
     /// As [`nested`](Excerpt::nested), with their values.
     pub(super) fn nested_with_values(&self) -> Result<Nested<'_>, ExportError> {
-        self.spooled(self.has_values().then(|| self.value_reader()))
+        self.spooled(self.has_values().then(|| self.trace.value_reader()))
     }
 
     /// Whether calls have arguments or results.
@@ -92,21 +96,21 @@ impl<'a> Excerpt<'a> {
         !self.contexts().is_empty()
     }
 
-    fn spooled(&self, mut values: Option<ValueReader<'_>>) -> Result<Nested<'_>, ExportError> {
+    fn spooled(&self, values: Option<ValueReader<'a>>) -> Result<Nested<'_>, ExportError> {
         let mut batches = self.read(0.5).peekable();
         let metrics = match batches.peek() {
             Some(Ok(batch)) => batch.metrics(),
             _ => 0,
         };
-        let mut spooler = Spooler::new(metrics, values.is_some())?;
+        let mut spooler = Spooler::new(metrics)?;
         let mut calls = 0;
         for batch in batches {
             let batch = batch?;
             calls += batch.len() as u64;
-            let values = values.as_mut().map(|values| values.of(&batch)).transpose()?;
-            spooler.add(&batch, values.as_deref().unwrap_or_default())?;
+            spooler.add(&batch)?;
         }
-        Ok(Nested { source: self, spool: spooler.finish()?, calls, visited: Cell::new(0) })
+        let values = values.map(RefCell::new);
+        Ok(Nested { source: self, spool: spooler.finish()?, values, calls, visited: Cell::new(0) })
     }
 
     /// `share` is the part of the whole work that reading is.
@@ -215,6 +219,7 @@ impl<'a> Excerpt<'a> {
 pub(super) struct Nested<'s> {
     source: &'s Excerpt<'s>,
     spool: Spool,
+    values: Option<RefCell<ValueReader<'s>>>,
     calls: u64,
     /// Calls read so far, for the progress; those read again count again.
     visited: Cell<u64>,
@@ -239,13 +244,34 @@ impl Nested<'_> {
     }
 
     /// The calls of one location in the order of their enters.
-    pub(super) fn calls(&self, location: LocationId) -> impl Iterator<Item = std::io::Result<Measured>> {
-        self.spool.calls(location).inspect(|_| {
+    pub(super) fn calls(&self, location: LocationId) -> impl Iterator<Item = Result<Measured, ExportError>> {
+        let mut calls = self.spool.calls(location).inspect(|_| {
             let visited = self.visited.get();
             if visited.is_multiple_of(STEP) {
                 (self.source.progress)(0.5 + 0.5 * (visited as f64 / self.calls as f64).min(1.0));
             }
             self.visited.set(visited + 1);
+        });
+        let mut ready = Vec::new().into_iter();
+        std::iter::from_fn(move || {
+            if ready.len() == 0 {
+                match self.some(&mut calls) {
+                    Ok(some) => ready = some.into_iter(),
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            ready.next().map(Ok)
         })
+    }
+
+    /// The next of these calls, with their values.
+    fn some(&self, calls: &mut impl Iterator<Item = io::Result<Measured>>) -> Result<Vec<Measured>, ExportError> {
+        let mut some = calls.take(TOGETHER).collect::<io::Result<Vec<Measured>>>()?;
+        if let Some(values) = &self.values {
+            let calls: Vec<Call> = some.iter().map(|measured| measured.call).collect();
+            let found = values.borrow_mut().of(&calls)?;
+            some.iter_mut().zip(found).for_each(|(measured, values)| measured.values = values);
+        }
+        Ok(some)
     }
 }

@@ -9,8 +9,6 @@
 //! A call takes about a dozen bytes in the file. The file has no name: whatever happens, nothing of
 //! it is left.
 
-mod values;
-
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fs::File;
@@ -18,11 +16,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use rtrace_model::{
-    Batch, Call, CallSiteId, CallValues, ContextId, Ending, LocationId, Measured, Reading, RegionId, Timestamp,
-};
+use rtrace_model::{Batch, Call, CallSiteId, ContextId, Ending, LocationId, Measured, Reading, RegionId, Timestamp};
 
-use self::values::Schemas;
 use super::varint;
 
 /// Bytes that a run under way keeps in memory.
@@ -36,8 +31,6 @@ pub(super) struct Spooler {
     file: BufWriter<File>,
     written: u64,
     metrics: usize,
-    /// Present where calls may have values.
-    schemas: Option<Schemas>,
     runs: BTreeMap<LocationId, Vec<SpoolRun>>,
     bytes: Vec<u8>,
 }
@@ -46,7 +39,6 @@ pub(super) struct Spooler {
 pub(super) struct Spool {
     file: File,
     metrics: usize,
-    schemas: Option<Schemas>,
     runs: BTreeMap<LocationId, Vec<SpoolRun>>,
 }
 
@@ -59,16 +51,14 @@ struct SpoolRun {
 }
 
 impl Spooler {
-    /// For calls with `metrics` readings each, which may have values.
-    pub(super) fn new(metrics: usize, has_values: bool) -> io::Result<Spooler> {
-        let file = temporary()?;
-        let schemas = has_values.then(Schemas::default);
-        let (runs, bytes) = (BTreeMap::new(), Vec::new());
-        Ok(Spooler { file: BufWriter::with_capacity(1 << 20, file), written: 0, metrics, schemas, runs, bytes })
+    /// For calls with `metrics` readings each.
+    pub(super) fn new(metrics: usize) -> io::Result<Spooler> {
+        let file = BufWriter::with_capacity(1 << 20, temporary()?);
+        Ok(Spooler { file, written: 0, metrics, runs: BTreeMap::new(), bytes: Vec::new() })
     }
 
-    /// Adds calls; `values` are those of each, or of none.
-    pub(super) fn add(&mut self, batch: &Batch, values: &[Option<CallValues>]) -> io::Result<()> {
+    /// Adds calls.
+    pub(super) fn add(&mut self, batch: &Batch) -> io::Result<()> {
         let mut order: Vec<usize> = (0..batch.len()).collect();
         let key = |index: &usize| (batch[*index].location, batch[*index].id);
         if !order.is_sorted_by_key(key) {
@@ -85,9 +75,6 @@ impl Spooler {
                     varint::put(&mut self.bytes, reading.inclusive);
                     varint::put(&mut self.bytes, reading.child);
                 }
-                if let Some(schemas) = &mut self.schemas {
-                    schemas.put(&mut self.bytes, values.get(index).and_then(Option::as_ref));
-                }
             }
             self.file.write_all(&self.bytes).map_err(named("write"))?;
             let first = &batch[run[0]];
@@ -100,7 +87,7 @@ impl Spooler {
 
     pub(super) fn finish(self) -> io::Result<Spool> {
         let file = self.file.into_inner().map_err(|error| named("write")(error.into_error()))?;
-        Ok(Spool { file, metrics: self.metrics, schemas: self.schemas, runs: self.runs })
+        Ok(Spool { file, metrics: self.metrics, runs: self.runs })
     }
 }
 
@@ -181,41 +168,27 @@ impl<'a> Cursor<'a> {
 
     /// Puts the next call into `next`.
     fn advance(&mut self) -> io::Result<()> {
-        self.hold(varint::LONGEST * (INTEGERS + 2 * self.spool.metrics + 1))?;
+        let metrics = self.spool.metrics;
+        let longest = varint::LONGEST * (INTEGERS + 2 * metrics);
+        if self.block.len() - self.at < longest && !self.rest.is_empty() {
+            self.refill(longest)?;
+        }
         if self.at == self.block.len() {
             self.next = None;
             return Ok(());
         }
         let mut bytes = &self.block[self.at..];
-        let metrics = self.spool.metrics;
         let measured = self.before.take(&mut bytes, self.location).and_then(|call| {
             let reading = |_| Some(Reading { inclusive: varint::take(&mut bytes)?, child: varint::take(&mut bytes)? });
             let readings = (0..if call.is_timed() { metrics } else { 0 }).map(reading).collect::<Option<_>>()?;
             Some(Measured { call, readings, values: None })
         });
-        let mut measured = measured.ok_or(io::ErrorKind::InvalidData)?;
-        let size = match self.spool.schemas {
-            Some(_) => {
-                varint::take(&mut bytes).and_then(|size| size.try_into().ok()).ok_or(io::ErrorKind::InvalidData)?
-            }
-            None => 0,
-        };
+        self.next = Some(measured.ok_or(io::ErrorKind::InvalidData)?);
         self.at = self.block.len() - bytes.len();
-        if let Some(schemas) = self.spool.schemas.as_ref().filter(|_| size > 0) {
-            self.hold(size)?;
-            let bytes = self.block.get(self.at..self.at + size).ok_or(io::ErrorKind::InvalidData)?;
-            measured.values = Some(schemas.take(bytes).ok_or(io::ErrorKind::InvalidData)?);
-            self.at += size;
-        }
-        self.next = Some(measured);
         Ok(())
     }
 
-    /// Reads on, unless so many bytes are in memory, or all that are left.
-    fn hold(&mut self, bytes: usize) -> io::Result<()> {
-        if self.block.len() - self.at < bytes && !self.rest.is_empty() { self.refill(bytes) } else { Ok(()) }
-    }
-
+    /// Reads on, until so many bytes are in memory, or all that are left.
     fn refill(&mut self, longest: usize) -> io::Result<()> {
         self.block.drain(..self.at);
         self.at = 0;
@@ -303,10 +276,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use proptest::prelude::*;
-    use rtrace_model::{ValueColumn, ValueType};
 
     use super::*;
-    use rtrace_model::Value;
 
     fn call(location: u32, id: u64, noise: u64) -> Call {
         let ending = Ending::ALL[(noise % 4) as usize];
@@ -325,37 +296,14 @@ mod tests {
         }
     }
 
-    /// Values of all types, with a text that is longer than a block; of some calls none.
-    fn values(call: &Call) -> Option<CallValues> {
-        let column = |position, value_type| ValueColumn {
-            region: RegionId(call.region.0 % 2),
-            position,
-            name: position.to_string(),
-            value_type,
-            c_type: String::new(),
-            unit: None,
-            role: None,
-            at_exit: false,
-            source: String::new(),
-        };
-        let columns: Vec<ValueColumn> = (0..).zip(ValueType::ALL).map(|(place, kind)| column(place, kind)).collect();
-        let number = call.id as i64;
-        let long = if call.id.is_multiple_of(1_024) { 2 * BLOCK } else { call.id as usize % 9 };
-        let mut values =
-            [Some(Value::Integer(number)), Some(Value::Float(number as f64)), Some(Value::Text("ä".repeat(long)))];
-        values[call.id as usize % 3].take_if(|_| call.id.is_multiple_of(2));
-        (!call.id.is_multiple_of(5)).then(|| CallValues { columns: columns.into(), values: values.into() })
-    }
-
     proptest! {
         #[test]
         fn any_calls_come_back_sorted(
             batches in prop::collection::vec(
                 prop::collection::vec((1..4_u32, any::<u64>(), any::<u64>()), 0..600), 0..6),
             metrics in 0..3_usize,
-            has_values: bool,
         ) {
-            let mut spooler = Spooler::new(metrics, has_values).unwrap();
+            let mut spooler = Spooler::new(metrics).unwrap();
             let mut expected = Vec::new();
             for batch in &batches {
                 let calls: Vec<Call> = batch.iter().map(|&(location, id, noise)| call(location, id, noise)).collect();
@@ -363,12 +311,11 @@ mod tests {
                     .map(|n| Reading { inclusive: calls[n / metrics].id ^ n as u64, child: n as u64 })
                     .collect();
                 let batch = Batch::measured(calls, metrics, readings);
-                let values: Vec<_> = batch.iter().map(|call| values(call).filter(|_| has_values)).collect();
-                spooler.add(&batch, &values).unwrap();
-                expected.extend(values.into_iter().enumerate().map(|(index, values)| Measured {
+                spooler.add(&batch).unwrap();
+                expected.extend((0..batch.len()).map(|index| Measured {
                     call: batch[index],
                     readings: batch.readings(index).into(),
-                    values,
+                    values: None,
                 }));
             }
             expected.sort_by_key(|measured| (measured.call.location, measured.call.id));
@@ -381,10 +328,10 @@ mod tests {
 
     #[test]
     fn runs_wait_until_they_are_due() {
-        let mut spooler = Spooler::new(0, false).unwrap();
+        let mut spooler = Spooler::new(0).unwrap();
         for batch in 0..50 {
             let calls: Vec<Call> = (0..1000).map(|n| call(1, batch * 1000 + n, n)).collect();
-            spooler.add(&Batch::from(calls), &[]).unwrap();
+            spooler.add(&Batch::from(calls)).unwrap();
         }
         let spool = spooler.finish().unwrap();
         let mut sorted = spool.calls(LocationId(1));
