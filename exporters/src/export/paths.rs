@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_model::{Call, Measured, Reading, RegionId, Timestamp};
+use rtrace_model::{Call, Count, Measured, RegionId, Timestamp, Totals};
 
 use super::ExportError;
 use super::nesting::Visitor;
@@ -24,42 +24,27 @@ pub(super) struct Path {
 /// What calls add up to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PathFigures {
-    pub(super) calls: u64,
-    /// Nanoseconds of the timed calls, with and without traced callees.
-    pub(super) inclusive: u64,
-    pub(super) exclusive: u64,
+    pub(super) totals: Totals,
     /// What tracing took of the exclusive time, as far as that is known.
     tracing: u64,
     /// One per call metric.
-    pub(super) readings: Vec<Reading>,
+    pub(super) counts: Vec<Count>,
 }
 
 impl PathFigures {
     pub(super) fn add_call(&mut self, Measured { call, readings, .. }: &Measured) {
-        self.calls += 1;
-        self.add_sums(call.duration.unwrap_or(0), call.exclusive().unwrap_or(0), readings);
+        self.totals.add(Totals::of(call));
+        Count::add_all(&mut self.counts, readings.iter().map(|&reading| Count::from(reading)));
     }
 
     pub(super) fn add(&mut self, other: &PathFigures) {
-        self.calls += other.calls;
-        self.add_sums(other.inclusive, other.exclusive, &other.readings);
-    }
-
-    fn add_sums(&mut self, inclusive: u64, exclusive: u64, readings: &[Reading]) {
-        self.inclusive = self.inclusive.saturating_add(inclusive);
-        self.exclusive = self.exclusive.saturating_add(exclusive);
-        if self.readings.len() < readings.len() {
-            self.readings.resize(readings.len(), Reading::default());
-        }
-        for (sum, reading) in self.readings.iter_mut().zip(readings) {
-            sum.inclusive = sum.inclusive.saturating_add(reading.inclusive);
-            sum.child = sum.child.saturating_add(reading.child);
-        }
+        self.totals.add(other.totals);
+        Count::add_all(&mut self.counts, other.counts.iter().copied());
     }
 
     /// Exclusive time in nanoseconds without tracing, as far as it is known what that took.
     pub(super) fn own(&self) -> u64 {
-        self.exclusive.saturating_sub(self.tracing)
+        self.totals.exclusive.saturating_sub(self.tracing)
     }
 }
 

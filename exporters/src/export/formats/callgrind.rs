@@ -39,11 +39,11 @@ fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError
     for (&caller, sum) in &functions {
         writeln!(output)?;
         position(source, output, ["ob", "fl", "fn"], caller)?;
-        costs(output, sum.exclusive, sum.readings.iter().map(|reading| reading.exclusive()))?;
+        costs(output, sum.totals.exclusive, sum.counts.iter().map(|count| count.exclusive))?;
         for ((_, callee), sum) in pairs.range((caller, RegionId(0))..=(caller, RegionId(u32::MAX))) {
             position(source, output, ["cob", "cfi", "cfn"], *callee)?;
-            writeln!(output, "calls={} 0", sum.calls)?;
-            costs(output, sum.inclusive, sum.readings.iter().map(|reading| reading.inclusive))?;
+            writeln!(output, "calls={} 0", sum.totals.calls)?;
+            costs(output, sum.totals.inclusive, sum.counts.iter().map(|count| count.inclusive))?;
         }
     }
     Ok(())

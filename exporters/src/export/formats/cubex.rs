@@ -88,12 +88,12 @@ fn metrics(source: &Excerpt<'_>) -> Vec<CubeMetric> {
         value,
     };
     let mut metrics = vec![
-        metric("visits", "occ", false, Box::new(|figures: &PathFigures| figures.calls) as Box<_>),
-        metric("time", "ns", false, Box::new(|figures: &PathFigures| figures.exclusive)),
-        metric("tracing", "ns", true, Box::new(|figures: &PathFigures| figures.exclusive - figures.own())),
+        metric("visits", "occ", false, Box::new(|figures: &PathFigures| figures.totals.calls) as Box<_>),
+        metric("time", "ns", false, Box::new(|figures: &PathFigures| figures.totals.exclusive)),
+        metric("tracing", "ns", true, Box::new(|figures: &PathFigures| figures.totals.exclusive - figures.own())),
     ];
     metrics.extend(source.call_metrics().iter().enumerate().map(|(place, counted)| {
-        let value = move |figures: &PathFigures| figures.readings.get(place).map_or(0, |reading| reading.exclusive());
+        let value = move |figures: &PathFigures| figures.counts.get(place).map_or(0, |count| count.exclusive);
         metric(&counted.name, &samples::unit(counted), false, Box::new(value))
     }));
     metrics

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use rtrace_model::{Metric, Reading, escape};
+use rtrace_model::{Count, Metric, escape};
 
 use self::arrangement::{Loop, arranged};
 use super::super::flow::{Edge, EdgeEnd, EventFlow, Flows};
@@ -165,18 +165,18 @@ impl CodeWriter<'_> {
 
     /// What was counted in the calls by their time, with traced callees.
     fn rates(&self, node: usize) -> Vec<String> {
-        let PathFigures { inclusive, readings, .. } = &self.figures[node];
-        if *inclusive == 0 {
+        let PathFigures { totals, counts, .. } = &self.figures[node];
+        if totals.inclusive == 0 {
             return Vec::new();
         }
-        let rate = |(metric, reading): (&Metric, &Reading)| {
-            let per_ns = reading.inclusive as f64 / *inclusive as f64;
+        let rate = |(metric, count): (&Metric, &Count)| {
+            let per_ns = count.inclusive as f64 / totals.inclusive as f64;
             match metric.is_nanoseconds() {
                 true => format!("{} {per_ns:.2}", escape(&metric.name)),
                 false => format!("{} {:.3}/ms", escape(&metric.name), per_ns * 1e6),
             }
         };
-        self.source.call_metrics().iter().zip(readings).map(rate).collect()
+        self.source.call_metrics().iter().zip(counts).map(rate).collect()
     }
 
     /// After which executions of the call before it a call is made, if that is regular.

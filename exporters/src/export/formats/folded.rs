@@ -24,7 +24,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
 fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let paths = ExportPaths::of_threads(source)?;
     for place in 0..paths.all.len() {
-        if paths.all[place].figures.exclusive == 0 {
+        if paths.all[place].figures.totals.exclusive == 0 {
             continue;
         }
         let time = paths.all[place].figures.own();

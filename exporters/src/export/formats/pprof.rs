@@ -90,7 +90,7 @@ fn write(source: &Excerpt<'_>, output: &mut dyn Write) -> Result<(), ExportError
             PathStep::Function(region) => {
                 let library = source.region(region).map(|region| region.library);
                 regions.insert(region, library);
-                if path.figures.calls > 0 {
+                if path.figures.totals.calls > 0 {
                     profile.sample(&paths, place, path);
                 }
             }
@@ -148,8 +148,11 @@ impl Profile<'_> {
         let figures = &path.figures;
         let own = self.is_corrected.then(|| figures.own());
         let readings = (0..self.source.call_metrics().len())
-            .map(|metric| figures.readings.get(metric).map_or(0, |reading| reading.exclusive()));
-        sample.packed(field::SAMPLE_VALUES, [figures.calls, figures.exclusive].into_iter().chain(own).chain(readings));
+            .map(|metric| figures.counts.get(metric).map_or(0, |count| count.exclusive));
+        sample.packed(
+            field::SAMPLE_VALUES,
+            [figures.totals.calls, figures.totals.exclusive].into_iter().chain(own).chain(readings),
+        );
         for path in paths.upward(place) {
             let PathStep::Thread(location) = path.step else { continue };
             let source = self.source;
