@@ -2,13 +2,20 @@
 
 use std::sync::Arc;
 
+use arrow_array::builder::OffsetBufferBuilder;
+use arrow_array::cast::AsArray;
 use arrow_array::types::Int8Type;
-use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int8Array, Int32Array, StringArray};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Float64Array, Int8Array, Int32Array, ListArray, RecordBatch, StringArray,
+    StructArray,
+};
+use arrow_schema::Field;
 use rtrace_model::{
-    CallSiteId, ContextId, Ending, ExitPolicy, FunctionEvent, HISTOGRAM_BUCKETS, LibraryId, LocationId, MetricId,
-    PathId, RegionId, Timestamp, ValueType,
+    CallSiteId, ContextId, Ending, ExitPolicy, FunctionEvent, HISTOGRAM_BUCKETS, Inlined, LibraryId, LocationId,
+    MetricId, PathId, RegionId, SymbolName, Timestamp, ValueType,
 };
 
+use super::Row;
 use super::column::{self, ColumnError, Columns};
 
 /// A value that a column holds.
@@ -133,6 +140,8 @@ cells! {
             list.try_into().unwrap_or([0; HISTOGRAM_BUCKETS])
         }).collect());
     // 0 stands for none.
+    Vec<Inlined>: cells => write_rows(cells), columns, name => read_rows(columns, name);
+    Vec<SymbolName>: cells => write_rows(cells), columns, name => read_rows(columns, name);
     Option<PathId>: cells => column::int32(cells.map(|path| path.map_or(0, |path| path.0))),
         columns, name => Ok(columns.int32(name)?.into_iter().map(|id| (id != 0).then_some(PathId(id))).collect());
     // Words, because a person reads `unwound` better than 1 and a dictionary makes both as small.
@@ -146,6 +155,25 @@ cells! {
         columns, name => columns.words(name, ExitPolicy::from_name);
     ValueType: cells => column::text(cells.map(|value_type| value_type.name())),
         columns, name => columns.words(name, ValueType::from_name);
+}
+
+/// Rows in a row: a list of structures.
+fn write_rows<'a, T: Row + 'a>(cells: impl Iterator<Item = &'a Vec<T>>) -> ArrayRef {
+    let lists: Vec<&Vec<T>> = cells.collect();
+    let rows = StructArray::from(T::encode(lists.iter().copied().flatten()));
+    let mut offsets = OffsetBufferBuilder::new(lists.len());
+    lists.iter().for_each(|list| offsets.push_length(list.len()));
+    let field = Field::new_list_field(rows.data_type().clone(), true);
+    Arc::new(ListArray::new(Arc::new(field), offsets.finish(), Arc::new(rows), None))
+}
+
+fn read_rows<T: Row>(columns: &Columns<'_>, name: &str) -> Result<Vec<Vec<T>>, ColumnError> {
+    let rows = |list: ArrayRef| {
+        let rows = list.as_struct_opt().filter(|rows| rows.null_count() == 0);
+        let rows = rows.ok_or_else(|| columns.type_error(name, &list))?;
+        T::decode(&Columns(&RecordBatch::from(rows)))
+    };
+    columns.lists(name)?.into_iter().map(rows).collect()
 }
 
 macro_rules! ids {

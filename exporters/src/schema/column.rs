@@ -132,7 +132,7 @@ impl<'a> Columns<'a> {
         names.iter().try_for_each(|name| self.column(name).map(|_| ()))
     }
 
-    fn type_error(&self, name: &str, array: &dyn Array) -> ColumnError {
+    pub(super) fn type_error(&self, name: &str, array: &dyn Array) -> ColumnError {
         ColumnError::Type { column: name.to_owned(), found: array.data_type().to_string() }
     }
 

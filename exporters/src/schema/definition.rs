@@ -3,10 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{ListBuilder, StringBuilder, StructBuilder};
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Int64Array};
-use arrow_schema::{DataType, Field};
+use arrow_array::{ArrayRef, Int64Array};
 use rtrace_model::{Library, Location, Process, Region, SymbolName};
 
 use super::cell::{ColumnCell, row};
@@ -59,41 +56,10 @@ row!(Region, "regions.parquet", {
     "waits_for": [|region| region.waits_for().map(|wait| wait.name().to_owned())],
 });
 
-impl ColumnCell for Vec<SymbolName> {
-    fn write<'a>(values: impl Iterator<Item = &'a Vec<SymbolName>>) -> ArrayRef {
-        let fields = vec![Field::new("symbol", DataType::Utf8, false), Field::new("version", DataType::Utf8, true)];
-        let mut lists = ListBuilder::new(StructBuilder::from_fields(fields, 0));
-        for list in values {
-            let names = lists.values();
-            for name in list {
-                names.field_builder::<StringBuilder>(0).expect("symbol is a text").append_value(&name.symbol);
-                let versions = names.field_builder::<StringBuilder>(1).expect("version is a text");
-                versions.append_option(name.version.as_ref());
-                names.append(true);
-            }
-            lists.append(true);
-        }
-        Arc::new(lists.finish())
-    }
-
-    fn read(columns: &Columns<'_>, name: &str) -> Result<Vec<Vec<SymbolName>>, ColumnError> {
-        columns.lists(name)?.iter().map(symbol_names).collect()
-    }
-}
-
-fn symbol_names(list: &ArrayRef) -> Result<Vec<SymbolName>, ColumnError> {
-    let type_error = || ColumnError::Type { column: "symbols".to_owned(), found: list.data_type().to_string() };
-    let names = list.as_struct_opt().ok_or_else(type_error)?;
-    let field = |name| names.column_by_name(name)?.as_string_opt::<i32>();
-    let symbols = field("symbol").ok_or_else(type_error)?;
-    let versions = field("version").ok_or_else(type_error)?;
-    let pairs = symbols.iter().zip(versions);
-    Ok(pairs
-        .filter_map(|(symbol, version)| {
-            Some(SymbolName { symbol: symbol?.to_owned(), version: version.map(str::to_owned) })
-        })
-        .collect())
-}
+row!(SymbolName, "regions.parquet", {
+    "symbol": symbol,
+    "version": version,
+});
 
 row!(Process, "processes.parquet", {
     "pid": pid,
