@@ -31,8 +31,8 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// A newer rtrace wrote it, or nothing of the kind.
-    #[error("failed to open `{}`: it has schema version {found}, this rtrace reads versions {} to {}", path.display(), crate::schema::OLDEST_VERSION, crate::VERSION)]
+    /// Another rtrace wrote it, or nothing of the kind.
+    #[error("failed to open `{}`: it has schema version {found}, this rtrace reads version {}", path.display(), crate::VERSION)]
     Version {
         /// The directory.
         path: PathBuf,

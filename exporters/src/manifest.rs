@@ -9,7 +9,6 @@ use rtrace_model::{Header, Summary, counted, grouped};
 use serde::{Deserialize, Serialize};
 
 use crate::directory::{Directory, MANIFEST, open_file};
-use crate::schema::OLDEST_VERSION;
 use crate::{Error, VERSION};
 
 /// Whether the recorder said that it was done.
@@ -100,7 +99,7 @@ impl Manifest {
         })?;
         let malformed = |source| Error::Manifest { path: path.clone(), source };
         let Versioned { schema } = serde_json::from_slice(&text).map_err(malformed)?;
-        if !(OLDEST_VERSION..=VERSION).contains(&schema) {
+        if schema != VERSION {
             return Err(Error::Version { path: directory.to_owned(), found: schema });
         }
         serde_json::from_slice(&text).map_err(malformed)

@@ -27,12 +27,7 @@ pub(crate) use metric::call_columns;
 
 /// Version of the trace directory. It changes when a column or file changes its meaning or goes
 /// away; new columns and files do not change it, readers ignore what they do not know.
-///
-/// In version 1, the times and counts of calls that were not timed were 0 in place of null.
 pub const VERSION: u64 = 2;
-
-/// The oldest version that can be read.
-pub(crate) const OLDEST_VERSION: u64 = 1;
 
 /// A row of one kind of Parquet file.
 pub(crate) trait Row: Sized {

@@ -209,11 +209,7 @@ fn counted(set: &TraceSet) -> Vec<String> {
 
 /// Such a column in `calls`: with as many `_` behind it as tell it from the others.
 fn counted_as(column: &str) -> String {
-    format!(
-        "CASE WHEN c.ending <> 'unseen' THEN c.{} END AS {}",
-        name(column),
-        name(&told_apart(column, &OF_CALLS.map(str::to_owned).into()))
-    )
+    format!("c.{} AS {}", name(column), name(&told_apart(column, &OF_CALLS.map(str::to_owned).into())))
 }
 
 /// The name with as many `_` behind it as tell it from those that are taken; DuckDB ignores case.
@@ -286,7 +282,7 @@ mod tests {
         assert_eq!(without_wildcards("/a[1]*/b?"), "/a[[]1][*]/b[?]");
         let taken = HashSet::from(["call".to_owned(), "call_".to_owned()]);
         assert_eq!(told_apart("CALL", &taken), "CALL__");
-        assert_eq!(counted_as("rank"), "CASE WHEN c.ending <> 'unseen' THEN c.\"rank\" END AS \"rank_\"");
+        assert_eq!(counted_as("rank"), "c.\"rank\" AS \"rank_\"");
     }
 
     #[test]

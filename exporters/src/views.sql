@@ -28,13 +28,12 @@ LEFT JOIN (SELECT trace, pid, arg_min(process, start_ns) AS process, arg_min(ran
 CREATE OR REPLACE VIEW call_sites AS
 SELECT *, coalesce(source_file || ':' || source_line, function, 'near ' || nearest, file) AS called_at FROM _call_sites;
 
--- All calls that have a record, joined with what they refer to. `since_start_ns` is on one clock for all traces. A call that
--- was not timed has no duration, which older traces have as 0.
+-- All calls that have a record, joined with what they refer to. `since_start_ns` is on one clock for all traces.
 CREATE OR REPLACE VIEW calls AS
 SELECT c.trace, th.rank, c.location, c.call, c.parent, c.depth, f.function, f.library, f.waits_for, th.pid, th.tid,
        th.thread, th.process, c.start_ns + t.shift_ns - {begin} AS since_start_ns, c.start_ns,
-       CASE WHEN c.ending <> 'unseen' THEN c.duration_ns END AS duration_ns, c.child_ns,
-       CASE WHEN c.ending <> 'unseen' THEN c.duration_ns - c.child_ns END AS exclusive_ns, c.ending, s.called_at, c.call_site, c.region, c.context{counted}
+       c.duration_ns, c.child_ns, c.duration_ns - c.child_ns AS exclusive_ns, c.ending, s.called_at, c.call_site, c.region,
+       c.context{counted}
 FROM _calls AS c
 JOIN traces AS t ON c.trace = t.trace
 LEFT JOIN functions AS f ON c.trace = f.trace AND c.region = f.region
@@ -53,9 +52,7 @@ LEFT JOIN functions AS f ON made_by.trace = f.trace AND made_by.region = f.regio
 -- Sums over the calls of each call path of a thread: of aggregated calls, and of all others once a recording has ended.
 CREATE OR REPLACE VIEW paths AS
 SELECT p.trace, th.rank, p.location, p.path, p.parent, f.function, f.library, f.waits_for, th.pid, th.tid, th.thread,
-       th.process, p.calls, p.timed, CASE WHEN p.timed + p.open > 0 THEN p.inclusive_ns END AS inclusive_ns,
-       CASE WHEN p.timed + p.open > 0 THEN p.exclusive_ns END AS exclusive_ns,
-       CASE WHEN p.timed > 0 THEN p.min_ns END AS min_ns, CASE WHEN p.timed > 0 THEN p.max_ns END AS max_ns, p.region
+       th.process, p.calls, p.timed, p.inclusive_ns, p.exclusive_ns, p.min_ns, p.max_ns, p.region
 FROM (SELECT * FROM _profile UNION ALL BY NAME SELECT * FROM _folded) AS p
 LEFT JOIN functions AS f ON p.trace = f.trace AND p.region = f.region
 LEFT JOIN threads AS th ON p.trace = th.trace AND p.location = th.location;

@@ -121,8 +121,8 @@ fn what_is_no_trace_says_so() {
     assert!(open(&parent.path().join("none")).ends_with("none`: No such file or directory (os error 2)"));
 
     fs::write(parent.path().join("trace.json"), "{\"schema\": 3, \"more\": []}").unwrap();
-    assert!(open(parent.path()).ends_with("it has schema version 3, this rtrace reads versions 1 to 2"));
-    fs::write(parent.path().join("trace.json"), "{\"schema\": 1}").unwrap();
+    assert!(open(parent.path()).ends_with("it has schema version 3, this rtrace reads version 2"));
+    fs::write(parent.path().join("trace.json"), "{\"schema\": 2}").unwrap();
     assert!(open(parent.path()).contains("trace.json`: missing field `status`"));
     assert!(open(&parent.path().join("trace.json")).ends_with("Not a directory (os error 20)"));
 }

@@ -300,41 +300,24 @@ fn replace(path: &Path, replacements: &[(&str, ArrayRef)]) {
     writer.close().unwrap();
 }
 
-fn numbers(values: impl IntoIterator<Item = i64>) -> ArrayRef {
-    Arc::new(Int64Array::from_iter_values(values))
-}
-
 #[test]
-fn in_a_trace_of_version_1_what_was_not_timed_is_0() {
+fn members_that_an_older_rtrace_did_not_write_are_empty() {
     let parent = tempfile::tempdir().unwrap();
     let (mut writer, path) = begin(parent.path());
-    writer.define(&Definition::Metric(metric(0, "page-faults", Scope::Call))).unwrap();
-    let reading = Reading { inclusive: 8, child: 1 };
-    let written = vec![untimed(1, 1), call(1, 2), Call { duration: Some(0), ..call(1, 3) }];
-    let batch = Batch::measured(written.clone(), 1, vec![reading; 3]);
-    writer.calls(&batch).unwrap();
     writer.finish(&summary()).unwrap();
-    let zeros = [
-        ("duration_ns", numbers([0, 5, 0])),
-        ("page_faults", numbers([0, 8, 8])),
-        ("page_faults_child", numbers([0, 1, 1])),
-    ];
-    replace(&path.join("calls/000001.parquet"), &zeros);
     let manifest = std::fs::read_to_string(path.join("trace.json")).unwrap();
     let mut manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
-    manifest["schema"] = 1.into();
     for added in ["untimed", "return_sites"] {
         assert!(manifest["summary"].as_object_mut().unwrap().remove(added).is_some());
     }
     std::fs::write(path.join("trace.json"), manifest.to_string()).unwrap();
-
-    let trace = Trace::open(&path).unwrap();
-    assert_eq!(trace.calls().next().unwrap().unwrap(), batch);
-    assert_eq!(trace.summary(), Some(&summary()));
-    manifest["schema"] = 3.into();
-    std::fs::write(path.join("trace.json"), manifest.to_string()).unwrap();
-    let error = Trace::open(&path).unwrap_err().to_string();
-    assert!(error.ends_with("it has schema version 3, this rtrace reads versions 1 to 2"), "{error}");
+    assert_eq!(Trace::open(&path).unwrap().summary(), Some(&summary()));
+    for version in [1, 3] {
+        manifest["schema"] = version.into();
+        std::fs::write(path.join("trace.json"), manifest.to_string()).unwrap();
+        let error = Trace::open(&path).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("it has schema version {version}, this rtrace reads version 2")), "{error}");
+    }
 }
 
 #[test]

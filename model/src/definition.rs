@@ -51,10 +51,6 @@ pub struct SymbolName {
 #[serde(rename_all = "kebab-case")]
 pub enum ExitPolicy {
     /// By a probe in the caller, where the call returns to.
-    ///
-    /// In older traces also: by probes in the function, on the instructions that leave it or on its first one, or by
-    /// a replaced return address.
-    #[serde(alias = "ret-site", alias = "instant", alias = "uretprobe")]
     #[default]
     ReturnSite,
     /// The exit is not observed; calls end as [`Ending::Unseen`](crate::Ending::Unseen).
@@ -73,12 +69,9 @@ impl ExitPolicy {
         }
     }
 
-    /// The policy of that [`name`](ExitPolicy::name), or of a name that older traces use.
+    /// The policy of that [`name`](ExitPolicy::name).
     pub fn from_name(name: &str) -> Option<ExitPolicy> {
-        match name {
-            "ret-site" | "instant" | "uretprobe" => Some(ExitPolicy::ReturnSite),
-            _ => ExitPolicy::ALL.into_iter().find(|policy| policy.name() == name),
-        }
+        ExitPolicy::ALL.into_iter().find(|policy| policy.name() == name)
     }
 }
 
@@ -257,12 +250,9 @@ mod tests {
     }
 
     #[test]
-    fn older_words_for_exits_are_understood() {
+    fn exits_have_names() {
         for policy in ExitPolicy::ALL {
             assert_eq!(ExitPolicy::from_name(policy.name()), Some(policy));
-        }
-        for word in ["ret-site", "instant", "uretprobe"] {
-            assert_eq!(ExitPolicy::from_name(word), Some(ExitPolicy::ReturnSite));
         }
         assert_eq!(ExitPolicy::from_name("unknown"), None);
     }

@@ -133,12 +133,6 @@ def paths(of):
         return None
     joined = _joined(table, "region", functions(of), ["function", "library", "waits_for"])
     joined = _joined(joined, "location", threads(of), ["pid", "tid", "thread", "process", "rank"])
-    # Where no call was timed, older traces have 0.
-    has_time = pc.greater(pc.add(joined["timed"], joined["open"]), 0)
-    is_timed = pc.greater(joined["timed"], 0)
-    for name, known in [("inclusive_ns", has_time), ("exclusive_ns", has_time), ("min_ns", is_timed), ("max_ns", is_timed)]:
-        times = pc.if_else(known, joined[name], pa.scalar(None, pa.int64()))
-        joined = joined.set_column(joined.column_names.index(name), name, times)
     order = ["location", "path", "parent", "function", "library", "waits_for", "pid", "tid", "thread", "process", "calls"]
     return joined.select(["rank", *order, "timed", "inclusive_ns", "exclusive_ns", "min_ns", "max_ns", "region"])
 
@@ -193,10 +187,10 @@ class Calls:
     def __init__(self, of, begin_ns, columns):
         self.of, self.since, self.columns = of, of.shift_ns - begin_ns, columns
         self.functions, self.threads, self.sites = functions(of), threads(of), call_sites(of)
-        #: The stored columns that are needed; None if all are. `ending` says in old traces what was not timed.
+        #: The stored columns that are needed; None if all are.
         self.stored = None
         if columns is not None:
-            self.stored = {source for name in columns for source in SOURCES.get(name, [name])} | {"ending"}
+            self.stored = {source for name in columns for source in SOURCES.get(name, [name])}
 
     def table(self, calls):
         """The calls with the columns that are asked for."""

@@ -9,15 +9,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from . import _join
 from ._frames import converted
 
-#: The version of the directory that this package knows, and the oldest that it reads.
-SCHEMA, OLDEST_SCHEMA = 2, 1
+#: The version of the directory that this package reads.
+SCHEMA = 2
 
 #: Columns of `calls/` that every trace has, or that a newer one has.
 STORED = {
@@ -200,8 +199,7 @@ class Trace:
         if empty:
             datasets = (of.dataset("calls") for of in self.traces)
             stored = next((dataset.schema for dataset in datasets if dataset is not None), pa.schema(STORED))
-            nothing = _normal(stored.empty_table(), self.traces[0])
-            yield _join.Calls(self.traces[0], self.begin_ns, columns).table(nothing)
+            yield _join.Calls(self.traces[0], self.begin_ns, columns).table(_normal(stored.empty_table()))
 
     def _scan(self, of, dataset, stored, regions, begin_s, end_s):
         """The stored calls in parts; row groups without a call that is asked for are not read."""
@@ -219,7 +217,7 @@ class Trace:
         columns = [name for name in dataset.schema.names if stored is None or name in stored]
         for batch in dataset.scanner(columns=columns, filter=condition).to_batches():
             if len(batch):
-                yield _normal(pa.Table.from_batches([batch]), of)
+                yield _normal(pa.Table.from_batches([batch]))
 
 
 def _chosen(of, functions):
@@ -234,15 +232,8 @@ def _chosen(of, functions):
     return [region for region, name in names if any(name == wanted or fnmatchcase(name, wanted) for wanted in patterns)]
 
 
-def _normal(calls, of):
-    """The stored columns, whatever version of rtrace wrote them."""
-    if of.about["schema"] < SCHEMA:
-        # Version 1 has 0 where a call was not timed.
-        untimed = pc.equal(calls["ending"].cast(pa.string()), "unseen")
-        always = set(STORED) - {"duration_ns"}
-        for place, name in enumerate(calls.column_names):
-            if name not in always:
-                calls = calls.set_column(place, name, pc.if_else(untimed, pa.scalar(None, pa.int64()), calls[name]))
+def _normal(calls):
+    """The stored columns; null where an older rtrace wrote none."""
     for name, kind in STORED.items():
         if name not in calls.column_names:
             calls = calls.append_column(name, pa.nulls(len(calls), kind))
@@ -253,8 +244,8 @@ def _recordings(members):
     traces = []
     for place, directory in enumerate(members):
         about = json.loads((directory / "trace.json").read_text())
-        if not OLDEST_SCHEMA <= about.get("schema", 0) <= SCHEMA:
-            raise NotATrace(f"`{directory}` has version {about.get('schema')}; versions up to {SCHEMA} are known")
+        if about.get("schema") != SCHEMA:
+            raise NotATrace(f"`{directory}` has version {about.get('schema')}; version {SCHEMA} is known")
         traces.append(Recording(place, directory, about))
     # Traces of one boot share a clock; between machines the wall clocks decide.
     booted = {}

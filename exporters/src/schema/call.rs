@@ -37,7 +37,7 @@ row!(Call, "calls", {
     "context": context,
 }, then timed, measured Call::is_timed);
 
-/// A call has a duration if, and only if, it was timed. In version 1 there is a 0.
+/// A call has a duration if, and only if, it was timed.
 fn timed(columns: &Columns<'_>, mut calls: Vec<Call>) -> Result<Vec<Call>, ColumnError> {
     columns.require(&["duration_ns"])?;
     for (row, call) in calls.iter_mut().enumerate() {

@@ -36,8 +36,6 @@ fn complete(columns: &Columns<'_>, mut paths: Vec<PathProfile>) -> Result<Vec<Pa
     for (path, exclusive) in paths.iter_mut().zip(columns.added_numbers("counts_exclusive")?) {
         path.counts.truncate(exclusive.len());
         path.counts.iter_mut().zip(exclusive).for_each(|(count, exclusive)| count.exclusive = exclusive);
-        // In version 1 there is a 0 where no call was timed.
-        (path.min, path.max) = (path.min.filter(|_| path.timed > 0), path.max.filter(|_| path.timed > 0));
     }
     Ok(paths)
 }
