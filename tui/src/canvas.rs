@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rtrace_model::units::{Unit, brief};
 
-use crate::list::List;
+use crate::list::{List, Rows as _};
 use crate::text::{fit, fit_name, share, width, wrap};
 use crate::theme::Theme;
 

@@ -34,20 +34,9 @@ impl<K: Copy + PartialEq> List<K> {
         &self.rows
     }
 
-    /// The row chosen.
-    pub fn place(&self) -> usize {
-        self.place
-    }
-
     /// The key of the row chosen.
     pub fn key(&self) -> Option<K> {
         self.rows.get(self.place).copied()
-    }
-
-    /// Chooses a row.
-    pub fn choose(&mut self, place: usize) {
-        self.place = place.min(self.rows.len().saturating_sub(1));
-        self.chosen = if self.place == 0 { None } else { self.key() };
     }
 
     /// Chooses the row of a key, if there is one.
@@ -62,22 +51,6 @@ impl<K: Copy + PartialEq> List<K> {
         self.chosen = Some(key);
     }
 
-    /// Moves the choice by so many rows, down where positive.
-    pub fn step(&mut self, rows: isize) {
-        self.choose(self.place.saturating_add_signed(rows));
-    }
-
-    /// Rows to move by a page.
-    pub fn page(&self) -> isize {
-        self.height.saturating_sub(1).max(1).cast_signed()
-    }
-
-    /// The row on a line of the screen.
-    pub fn at_line(&self, line: usize) -> Option<usize> {
-        let place = self.top + line;
-        (place < self.rows.len() && line < self.height).then_some(place)
-    }
-
     /// The rows for a screen of this height, with their places; it moves as little as the choice
     /// allows.
     pub fn on_screen(&mut self, height: usize) -> Vec<(usize, K)> {
@@ -90,37 +63,41 @@ impl<K: Copy + PartialEq> List<K> {
 
 /// What all lists can do, whatever their keys are.
 pub trait Rows {
-    /// See [`List::step`].
-    fn step(&mut self, rows: isize);
-    /// See [`List::choose`].
+    /// Moves the choice by a number of rows, down where positive.
+    fn step(&mut self, rows: isize) {
+        self.choose(self.place().saturating_add_signed(rows));
+    }
+
+    /// Chooses a row.
     fn choose(&mut self, place: usize);
-    /// See [`List::place`].
+
+    /// The row chosen.
     fn place(&self) -> usize;
-    /// See [`List::page`].
+
+    /// Rows to move by a page.
     fn page(&self) -> isize;
-    /// See [`List::at_line`].
+
+    /// The row on a line of the screen.
     fn at_line(&self, line: usize) -> Option<usize>;
 }
 
 impl<K: Copy + PartialEq> Rows for List<K> {
-    fn step(&mut self, rows: isize) {
-        List::step(self, rows);
-    }
-
     fn choose(&mut self, place: usize) {
-        List::choose(self, place);
+        self.place = place.min(self.rows.len().saturating_sub(1));
+        self.chosen = if self.place == 0 { None } else { self.key() };
     }
 
     fn place(&self) -> usize {
-        List::place(self)
+        self.place
     }
 
     fn page(&self) -> isize {
-        List::page(self)
+        self.height.saturating_sub(1).max(1).cast_signed()
     }
 
     fn at_line(&self, line: usize) -> Option<usize> {
-        List::at_line(self, line)
+        let place = self.top + line;
+        (place < self.rows.len() && line < self.height).then_some(place)
     }
 }
 

@@ -11,7 +11,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use crate::canvas::{Align, Canvas, Cell, TableColumn, TableFrame, Units};
-use crate::list::List;
+use crate::list::{List, Rows as _};
 use crate::term::{self, Screen};
 use crate::theme::Theme;
 
