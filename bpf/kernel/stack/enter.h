@@ -91,7 +91,7 @@ static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame
 {
 	struct rt_walk walk = { .hit = hit, .start = index + 1, .found = RT_NONE };
 
-	if (frame->tails == RT_TAILS_NEVER || (hit->word && frame->word != hit->word))
+	if (!rt_may_jump(hit, frame))
 		return 0;
 	if (frame->tails == RT_TAILS_DOUBTFUL) {
 		rt_doubt_again(hit, frame);
@@ -99,8 +99,6 @@ static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame
 			frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
 		return 0;
 	}
-	if (frame->tails == RT_TAILS_KNOWN && !rt_is_known_tail(frame->region, hit->region))
-		return 0;
 	rt_doubt_again(hit, frame);
 	walk.stack = frame->doubt || (frame->tails == RT_TAILS_ANYWHERE && frame->catches);
 	rt_repeat(RT_TAILS_MAX, rt_same_slot_step, &walk);

@@ -110,7 +110,8 @@ struct rt_left_call {
 	struct rt_frame frame;
 	u64 left; /* when that was noticed */
 	u64 later; /* time since then in callees that returned after all */
-	u64 is_orphan; /* what seemed to be its caller has returned */
+	u32 is_orphan; /* what seemed to be its caller has returned */
+	u32 is_given; /* its caller has got its time until it was left */
 	struct rt_row row;
 	struct rt_reading readings[RT_COUNTERS]; /* until then */
 };

@@ -243,7 +243,7 @@ rt_rare int rt_share_stack(void)
 /* The call at this place was left, and returns after all. Its caller has got its time until then. */
 rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 {
-	struct rt_left_call *call, *left_parent;
+	struct rt_left_call *call, *left_caller;
 	struct rt_row *row = 0;
 	struct rt_frame *parent;
 	struct rt_left *left;
@@ -263,12 +263,11 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 		if (rt_counters)
 			row = rt_row(&hit, parent_index, 0);
 	} else {
-		parent_index = rt_search_left(call->frame.parent);
-		if (parent_index != RT_NONE) {
-			left_parent = &left->call[parent_index % RT_LEFT_MAX];
-			left_parent->later += hit.now - call->left;
-			parent = &left_parent->frame;
-			row = &left_parent->row;
+		left_caller = rt_left_caller(left, call);
+		if (left_caller) {
+			left_caller->later += hit.now - call->left;
+			parent = &left_caller->frame;
+			row = &left_caller->row;
 		} else if (call->is_orphan) {
 			rt_forget_caller(&call->frame);
 		}
@@ -293,56 +292,64 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 	return 0;
 }
 
-/* Whether the hit is the return of the call at this place, which was left. */
-rt_rare u32 rt_left_returns(const struct rt_hit *given, u32 place)
-{
-	struct rt_left *left = rt_left(0);
-	struct rt_left_call *call;
-
-	if (!given || !left)
-		return 0;
-	call = &left->call[place % RT_LEFT_MAX];
-	/* Else it may be the return of another call. */
-	if (!call->frame.id || !(call->frame.rise || given->is_fixed) || rt_was_dropped(&call->frame, given->since))
-		return 0;
-	return rt_returns_here(given, &call->frame) && rt_is_intact(&call->frame);
-}
-
-/* The place of the youngest call that was left and returns here; RT_NONE if there is none. */
+/* The place of the youngest call that was left and ends by the hit; RT_NONE if there is none. */
 rt_rare u32 rt_search_left_return(const struct rt_hit *given)
 {
 	struct rt_left *left = rt_left(0);
 	u32 i, place = RT_NONE;
-	u64 youngest = 0, id;
+	struct rt_frame *frame;
+	u64 youngest = 0;
 
 	if (!given || !left)
 		return RT_NONE;
 	for (i = 0; i < RT_LEFT_MAX; i++) {
-		id = left->call[i].frame.id;
-		if (id > youngest && rt_left_returns(given, i)) {
-			youngest = id;
+		frame = &left->call[i].frame;
+		if (frame->id > youngest && rt_returns_here(given, frame) && rt_is_intact(frame)) {
+			youngest = frame->id;
 			place = i;
 		}
 	}
 	return place;
 }
 
-/* Looks for the hit's frame among those that were left. Returns how many have returned. */
+/*
+ * The hit is the return of the call at this place, which was left, or of another call with its slot: then it had been
+ * over before. Where both may be, nobody knows when it ended.
+ */
+rt_rare u32 rt_left_ending(const struct rt_hit *given, u32 place)
+{
+	struct rt_left *left = rt_left(0);
+	struct rt_frame *frame;
+
+	if (!given || !left)
+		return RT_UNSEEN;
+	frame = &left->call[place % RT_LEFT_MAX].frame;
+	if (!frame->rise && !given->is_fixed)
+		frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
+	return rt_ending(given, frame);
+}
+
+/* Looks for the hit's frame among those that were left. Returns how many have ended. */
 rt_rare u32 rt_return_left(const struct rt_hit *given)
 {
-	u32 place, returned;
+	u32 place, ended;
 	struct rt_hit hit;
 
 	if (!rt_known(&hit, given) || !rt_may_be_left(&hit))
 		return 0;
 	/* Callees before their callers. */
-	for (returned = 0; returned < RT_LEFT_MAX; returned++) {
+	for (ended = 0; ended < RT_LEFT_MAX; ended++) {
 		place = rt_search_left_return(given);
 		if (place == RT_NONE)
 			break;
-		rt_resume(given, place);
+		if (rt_left_ending(given, place) == RT_RETURNED) {
+			rt_resume(given, place);
+		} else {
+			rt_take_back(given, place);
+			rt_give_up(given, place);
+		}
 	}
-	return returned;
+	return ended;
 }
 
 /* A return to a place that the frame on top of the stack does not return to. */
@@ -355,9 +362,8 @@ rt_rare u32 rt_return_elsewhere(const struct rt_hit *given)
 		return 0;
 	walk.hit = &hit;
 	rt_repeat(RT_FRAMES, rt_return_step, &walk);
-	if (walk.found != RT_NONE)
-		return 1;
-	return rt_return_left(&hit);
+	/* One that was left may return with its callee. */
+	return rt_return_left(given) || walk.found != RT_NONE;
 }
 
 /* Control is at the return address of the hit, and the stack pointer above its slot. Returns whether a call has ended. */
@@ -382,7 +388,7 @@ static __always_inline u32 rt_return(struct rt_hit *hit)
 	/* What stands below a call without a caller may be one that its hit did not find. */
 	is_alone = top->parent || frames == 1;
 	rt_arrive(hit, frames - 1);
-	if (!is_last || !is_alone)
+	if (!is_last || !is_alone || rt_may_be_left(hit))
 		rt_return_elsewhere(hit);
 	return 1;
 }
@@ -399,6 +405,7 @@ static long rt_abandon_step(u32 step, void *context)
 
 rt_rare int rt_give_up_left(const struct rt_hit *given)
 {
+	struct rt_frame *frame;
 	struct rt_left *left;
 	struct rt_hit hit;
 	u32 i;
@@ -408,8 +415,15 @@ rt_rare int rt_give_up_left(const struct rt_hit *given)
 	left = rt_left(0);
 	if (!left)
 		return 0;
-	for (i = 0; i < RT_LEFT_MAX; i++)
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		frame = &left->call[i].frame;
+		/* It may wait there for ever. */
+		if (frame->id && frame->stack == RT_STACK_SHARED && rt_is_intact(frame)) {
+			frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
+			rt_take_back(given, i);
+		}
 		rt_give_up(given, i);
+	}
 	hit.thread->left_places = 0;
 	return 0;
 }

@@ -30,8 +30,8 @@
  * A frame that is left is nobody's caller any more, but while its slot is as it was it may still return:
  * a coroutine's stack may lie within that of the thread. So may one whose hooked return the kernel has not told of: a
  * signal may come on the way of it. So the last ones are kept aside (struct rt_left), and a return to the
- * place of one of them ends it after all; else it is recorded as unwound when it was left. It cannot
- * return any more once a function enters there. If one returns that lay on the thread's own stack, other stacks lie in
+ * place of one of them ends it after all, or, where others return there, too, without a known end; else it is recorded as
+ * unwound when it was left. It cannot return any more once a function enters there. If one returns that lay on the thread's own stack, other stacks lie in
  * that: from then on it is as any mapping that they share.
  *
  * A jump back to the first instruction of the function that is running hits its entry probe, too. Such a lap has the
@@ -494,7 +494,66 @@ rt_rare int rt_finish(const struct rt_hit *given, u32 index, u32 ending)
 	return 1;
 }
 
-/* The call at this place that was left is taken to be unwound, if there is one. Apart, because stacks are short. */
+/* The caller of a call that was left, if it was left, too, and has not ended; else null. */
+static __always_inline struct rt_left_call *rt_left_caller(struct rt_left *left, const struct rt_left_call *call)
+{
+	u32 place = rt_search_left(call->frame.parent);
+
+	return place == RT_NONE ? 0 : &left->call[place % RT_LEFT_MAX];
+}
+
+/*
+ * The call at this place was left, and nobody knows when it ended: its caller has got its time, and gets that of its
+ * callees instead.
+ */
+rt_rare int rt_take_back(const struct rt_hit *given, u32 place)
+{
+	struct rt_left_call *call, *left_caller;
+	struct rt_row *row = 0;
+	struct rt_frame *caller;
+	struct rt_left *left;
+	struct rt_hit hit;
+	u32 index, i;
+	u64 until;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	call = &left->call[place % RT_LEFT_MAX];
+	until = call->frame.child - (call->left - call->frame.start);
+	caller = call->is_given ? rt_older(&hit, call->frame.parent, hit.thread->frames, &index) : 0;
+	if (caller) {
+		caller->child += until + call->later;
+		if (rt_counters)
+			row = rt_row(&hit, index, 0);
+	} else if (call->is_given) {
+		left_caller = rt_left_caller(left, call);
+		if (left_caller) {
+			left_caller->frame.child += until;
+			left_caller->later += call->later;
+			row = &left_caller->row;
+			rt_for_counters(i)
+				left_caller->readings[i].child += call->readings[i].child - call->readings[i].inclusive;
+		}
+	}
+	rt_for_counters(i) {
+		if (row)
+			row->child[i] += call->row.child[i] - call->readings[i].inclusive;
+		call->readings[i].inclusive = 0;
+		call->readings[i].child = 0;
+	}
+	rt_untimed(call->frame.region, call->frame.doubt - 1);
+	call->frame.child = 0;
+	call->left = call->frame.start;
+	return 0;
+}
+
+/*
+ * The call at this place that was left, if there is one, is taken to be unwound, unless its time was taken back. Apart,
+ * because stacks are short.
+ */
 rt_rare int rt_give_up(const struct rt_hit *given, u32 place)
 {
 	struct rt_left_call *call;
@@ -512,7 +571,8 @@ rt_rare int rt_give_up(const struct rt_hit *given, u32 place)
 		return 0;
 	rt_for_counters(i)
 		hit.measured->readings[i] = call->readings[i];
-	rt_emit(&hit, &call->frame, rt_valued(&call->row.values), call->left - call->frame.start, RT_UNWOUND);
+	rt_emit(&hit, &call->frame, rt_valued(&call->row.values), call->left - call->frame.start,
+		call->frame.doubt ? RT_UNSEEN : RT_UNWOUND);
 	call->frame.id = 0;
 	return 0;
 }
@@ -561,22 +621,55 @@ static __always_inline int rt_may_be_left(const struct rt_hit *hit)
 	return (hit->thread->left_places & rt_left_bit(hit->slot)) != 0;
 }
 
-/* A function enters at the slot of the hit: calls that were left will not return through there any more. */
+/* Whether the frame, which has the slot of the hit, may end in a jump to the function that enters. */
+static __always_inline int rt_may_jump(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	if (frame->tails == RT_TAILS_NEVER || (hit->word && frame->word != hit->word))
+		return 0;
+	return frame->tails != RT_TAILS_KNOWN || rt_is_known_tail(frame->region, hit->region);
+}
+
+/* Whether a call that was left with the slot of the hit may go on, and have ended in a jump to the function that enters. */
+rt_rare u32 rt_may_have_jumped(const struct rt_hit *hit)
+{
+	struct rt_left *left = rt_left(0);
+	struct rt_frame *frame;
+	u32 i;
+
+	if (!hit || !left)
+		return 0;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		frame = &left->call[i].frame;
+		if (frame->id && frame->slot == hit->slot && rt_may_jump(hit, frame))
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * A function enters at the slot of the hit: calls that were left will not return through there any more, unless the first
+ * of them has jumped to it.
+ */
 rt_rare int rt_settle_left(const struct rt_hit *given)
 {
 	struct rt_left_call *call;
 	struct rt_left *left;
 	struct rt_hit hit;
 	u64 places = 0;
-	u32 i;
+	u32 jumped, i;
 
 	if (!rt_known(&hit, given))
 		return 0;
 	left = rt_left(0);
 	if (!left)
 		return 0;
+	jumped = rt_may_have_jumped(given);
 	for (i = 0; i < RT_LEFT_MAX; i++) {
 		call = &left->call[i];
+		if (jumped && call->frame.id && call->frame.slot == hit.slot) {
+			call->frame.doubt = 1 + RT_UNTIMED_AMBIGUOUS;
+			rt_take_back(given, i);
+		}
 		if (rt_spans(&call->frame, hit.slot))
 			rt_give_up(given, i);
 		else if (call->frame.id)
@@ -641,6 +734,7 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 	rt_give_up(given, place);
 	hit.thread->left++;
 	parent = rt_older(&hit, frame->parent, index, &parent_index);
+	call->is_given = parent != 0;
 	if (parent) {
 		parent->child += hit.now - frame->start;
 		if (rt_is_recorded(frame, hit.now - frame->start, RT_UNWOUND))

@@ -30,7 +30,9 @@ impl Machine {
         let target = stack.pointer();
         // Where several stacks may share a mapping, a `longjmp` may be a switch of stacks, and is ignored.
         let is_told = seen == Seen::AsFinal || seen == Seen::AsLongjmp && stack.is_ordered();
-        if is_told && is_known && target > from {
+        // What a jump leaves holds no stack that is in use.
+        let is_possible = self.within.is_none_or(|end| !(from..=target).contains(&end));
+        if is_told && is_known && is_possible && target > from {
             self.jump(from, target, seen == Seen::AsFinal);
         }
     }
@@ -48,8 +50,17 @@ impl Machine {
         let dead = self.running().dead.clone();
         let lowest = if self.running().is_ordered() { 0 } else { from };
         let is_over = |call: &usize| (lowest..target).contains(&self.calls[*call].slot);
-        let over = dead.into_iter().filter(is_over).collect();
+        let over: Vec<usize> = dead.into_iter().filter(is_over).collect();
+        let mut shown = over.clone();
+        if self.handlers == 0 {
+            shown.extend(&self.signal.dead);
+        }
         let Hit { stack, now, .. } = self.hit(target - 8, over);
+        for index in shown {
+            let call = &mut self.calls[index];
+            call.is_jumped = call.slot >= from;
+            call.is_aside &= !(call.is_jumped && is_final);
+        }
         self.thread.jump(from, target, stack, now, is_final);
     }
 }
