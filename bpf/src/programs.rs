@@ -143,6 +143,8 @@ pub struct Observer {
 /// What a child has done that had no probes of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unlinked {
+    /// It can have executed nothing: its parent has waited until it was asked.
+    pub is_held: bool,
     /// Code that is traced in its parent may have run in it.
     pub has_run: bool,
     /// It has executed another program, in which it had no probes.
@@ -260,12 +262,13 @@ impl Programs {
         let map = &self.skel.maps.unlinked;
         let known = map.lookup(&pid.to_ne_bytes(), MapFlags::ANY).map_err(action())?;
         let Some(known) = known.and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?))) else {
-            return Ok(Unlinked { has_run: true, has_executed: true });
+            return Ok(Unlinked { is_held: false, has_run: true, has_executed: true });
         };
         // Its parent waits no longer, if it does.
         map.delete(&pid.to_ne_bytes()).map_err(action())?;
         let is = |bit: UnlinkedBit| known & bit.0 != 0;
         Ok(Unlinked {
+            is_held: !is(UnlinkedBit::RT_UNLINKED_FREE),
             has_run: has_met || is(UnlinkedBit::RT_UNLINKED_RAN),
             has_executed: is(UnlinkedBit::RT_UNLINKED_EXECUTED),
         })

@@ -193,9 +193,13 @@ static long wait_for_child_step(u32 step, void *context)
 __noinline int wait_for_child(u32 child)
 {
 	struct rt_wait wait = { .child = child };
+	u32 *known;
 
 	wait_for(&for_children, &wait, wait_for_child_step);
-	see_answer(&for_children, &wait, !bpf_map_lookup_elem(&unlinked, &child));
+	known = bpf_map_lookup_elem(&unlinked, &child);
+	see_answer(&for_children, &wait, !known);
+	if (known)
+		__sync_fetch_and_or(known, RT_UNLINKED_FREE);
 	return 0;
 }
 

@@ -555,6 +555,7 @@ struct rt_process {
 enum rt_unlinked {
 	RT_UNLINKED_RAN = 1, /* a thread of it has met a breakpoint, or may have */
 	RT_UNLINKED_EXECUTED = 2, /* it has executed a program, in which it inherits no breakpoints */
+	RT_UNLINKED_FREE = 4, /* its parent does not wait any more: it runs */
 };
 
 enum rt_event_kind {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -342,7 +343,11 @@ fn close<T: Send>(probes: Vec<T>, together: usize) -> Duration {
 
 /// Probes that are taken out while the recording goes on.
 #[derive(Default)]
-pub struct Closing(Vec<JoinHandle<()>>);
+pub struct Closing {
+    at_work: Vec<JoinHandle<()>>,
+    /// When the last one that is over was, in nanoseconds of the host's clock.
+    last_end: Arc<AtomicU64>,
+}
 
 impl Closing {
     /// Takes probes out, for which nobody waits now.
@@ -356,25 +361,32 @@ impl Closing {
     }
 
     fn spawn(&mut self, probes: Vec<Probes>, begin: fn()) {
-        self.0.retain(|closing| !closing.is_finished());
+        self.at_work.retain(|closing| !closing.is_finished());
         if !probes.is_empty() {
             let links = probes.into_iter().flat_map(Probes::into_links).collect();
-            self.0.push(thread::spawn(move || {
+            let last_end = Arc::clone(&self.last_end);
+            self.at_work.push(thread::spawn(move || {
                 host::run_anywhere();
                 begin();
                 close(links, CLOSED_SOON);
+                last_end.fetch_max(host::now().0, Ordering::SeqCst);
             }));
         }
     }
 
     /// Whether all are gone.
     pub fn is_done(&self) -> bool {
-        self.0.iter().all(JoinHandle::is_finished)
+        self.at_work.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Whether some were being taken out at that time, or later.
+    pub fn was_at_work(&self, since: Timestamp) -> bool {
+        !self.is_done() || self.last_end.load(Ordering::SeqCst) >= since.0
     }
 
     /// Waits until all are gone.
     pub fn finish(&mut self) {
-        for closing in self.0.drain(..) {
+        for closing in self.at_work.drain(..) {
             closing.join().unwrap_or_else(|panic| resume_unwind(panic));
         }
     }

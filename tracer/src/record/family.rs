@@ -82,10 +82,8 @@ struct FollowedState {
     ended: Vec<Probes>,
     ended_sites: usize,
     closing: Closing,
-    /// Whether some are being taken out, as far as it was looked at.
-    is_closing: bool,
-    /// When some were last known to be taken out, and when a child last got probes.
-    last_closing: Timestamp,
+    /// When probes were last taken out apart from `closing`, and when a child last got some.
+    last_detaching: Timestamp,
     last_adoption: Timestamp,
 }
 
@@ -94,24 +92,16 @@ impl FollowedState {
     /// link there, those included that were just forked and will get one: nobody knows afterwards what these have called.
     /// So it waits until no child has been forked for a while, or there are too many.
     fn close_ended(&mut self) {
-        self.look_at_closing();
         let is_quiet = host::now().since(self.last_adoption) > QUIET_NS;
         let are_many = self.ended.len() > MOST_ENDED || self.ended_sites > MOST_ENDED_SITES;
-        if !self.ended.is_empty() && !self.is_closing && (is_quiet || are_many) {
+        if !self.ended.is_empty() && self.closing.is_done() && (is_quiet || are_many) {
             self.ended_sites = 0;
             self.closing.close(std::mem::take(&mut self.ended));
-            (self.is_closing, self.last_closing) = (true, host::now());
         }
     }
 
-    fn look_at_closing(&mut self) {
-        if self.is_closing {
-            self.is_closing = !self.closing.is_done();
-            self.last_closing = host::now();
-        }
-    }
-
-    /// The child has run without probes in what it maps, if it can have called anything, and in these others.
+    /// The child has run without probes in what it maps, if it can have called anything, and in these others. One whose
+    /// parent has waited until it had its probes has called nothing before.
     fn tell_blind_child(
         &mut self,
         pid: u32,
@@ -121,10 +111,10 @@ impl FollowedState {
         since: Timestamp,
     ) {
         let mapped = |pid| modules::of_process(pid).ok().filter(|modules| !modules.is_empty());
-        self.look_at_closing();
         // If breakpoints were taken out meanwhile, it may have called without meeting one.
-        let has_run = unlinked.has_run || self.last_closing >= since;
-        let has_executed = unlinked.has_executed;
+        let were_taken_out = self.closing.was_at_work(since) || self.last_detaching >= since;
+        let (may_run, has_executed) = (!unlinked.is_held, unlinked.has_executed);
+        let has_run = may_run && (unlinked.has_run || were_taken_out);
         // What it maps now it may have mapped all the time; of one that has ended, its parent tells.
         let image = if has_executed { None } else { mapped(pid) }.or_else(|| mapped(parent));
         let executed = if has_executed { mapped(pid) } else { None };
@@ -133,7 +123,7 @@ impl FollowedState {
         let later: HashSet<LibraryId> = later.map(|in_place| in_place.placed.library.id).collect();
         let is_blind = |library: &Library| {
             also.contains(&library.id)
-                || (has_run || later.contains(&library.id))
+                || (has_run || may_run && later.contains(&library.id))
                     && image.as_ref().is_none_or(|modules| is_mapped(modules, library))
                 || executed.as_ref().is_some_and(|modules| is_mapped(modules, library))
         };
@@ -342,7 +332,7 @@ impl<'a> Followed<'a> {
     fn detach(&self, probes: Vec<Probes>) {
         if !probes.is_empty() {
             detach(probes);
-            self.state().last_closing = host::now();
+            self.state().last_detaching = host::now();
         }
     }
 
