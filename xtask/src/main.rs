@@ -45,7 +45,7 @@ enum Task {
     Screens,
     /// Install what the tests need and run them all, as root with those that trace
     Test {
-        /// Fail if a test is skipped for want of something that could be installed
+        /// Fail if a test is skipped because something that could be installed is missing
         #[arg(long)]
         strict: bool,
     },

@@ -22,7 +22,7 @@ use rtrace_code::copies::Registers;
 use rtrace_code::instruction::SiteCost;
 use rtrace_code::returning::Returning;
 use rtrace_code::tails::Tails;
-use rtrace_model::{Definition, ExitPolicy, Library, Region, RegionId, SourceLine};
+use rtrace_model::{Definition, ExitPolicy, Library, Region, RegionId, SourceLine, Timestamp};
 use rtrace_plan as plan;
 use rtrace_plan::{Plan, PlannedRegion, Reason, Refusal};
 use rtrace_symbolizer::lines::Lines;
