@@ -371,7 +371,7 @@ static __always_inline u32 rt_return(struct rt_hit *hit)
 {
 	u32 frames = hit->thread->frames, place;
 	struct rt_frame *top = 0, *parent;
-	int is_last, is_alone;
+	int is_last, is_alone, may_be_left;
 
 	if (frames)
 		top = rt_frame(hit, frames - 1);
@@ -387,8 +387,10 @@ static __always_inline u32 rt_return(struct rt_hit *hit)
 	is_last = !top->parent || (parent && rt_is_higher(hit, parent));
 	/* What stands below a call without a caller may be one that its hit did not find. */
 	is_alone = top->parent || frames == 1;
+	/* The verifier takes nothing of the hit for known behind a call that is given it. */
+	may_be_left = rt_may_be_left(hit);
 	rt_arrive(hit, frames - 1);
-	if (!is_last || !is_alone || rt_may_be_left(hit))
+	if (!is_last || !is_alone || may_be_left)
 		rt_return_elsewhere(hit);
 	return 1;
 }
