@@ -7,7 +7,6 @@
  *   R number source tag bytes communicator from id    a message was received: the number of its receive, in the order
  *                                                     in which they were posted, and what the message says of itself
  *   C function communicator root sent received        a collective operation; -1: no root
- *   F kind bytes done                                 a file was read or written: as asked for and as the status says, or -1
  *   P kind target bytes                               an access to memory of another rank
  *   G communicator members                            a communicator was made
  */
@@ -44,9 +43,6 @@ static struct pending {
 	MPI_Comm comm;
 	pthread_t thread;
 } pending[MOST];
-
-/* That of logs. */
-static const char *folder;
 
 /* The message that was probed for last. */
 static struct pending probed;
@@ -362,26 +358,6 @@ int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI
 	return error;
 }
 
-#define FILE_AT(name, event, is_const)                                                                      \
-	int MPI_File_##name(MPI_File file, MPI_Offset offset, is_const void *buf, int count, MPI_Datatype type,   \
-			    MPI_Status *status)                                                             \
-	{                                                                                                   \
-		int error = PMPI_File_##name(file, offset, buf, count, type, status), bytes = -1;          \
-                                                                                                            \
-		if (status != MPI_STATUS_IGNORE)                                                           \
-			PMPI_Get_count(status, MPI_BYTE, &bytes);                                          \
-		fprintf(out, "F %s %ld %d\n", event, bytes_of(count, type), bytes);                        \
-		return error;                                                                               \
-	}
-FILE_AT(write_at, "io_write", const)
-FILE_AT(read_at_all, "io_read", )
-
-int MPI_File_iread_at(MPI_File file, MPI_Offset offset, void *buf, int count, MPI_Datatype type, MPI_Request *request)
-{
-	fprintf(out, "F io_read %ld -1\n", bytes_of(count, type));
-	return PMPI_File_iread_at(file, offset, buf, count, type, request);
-}
-
 /* The same with counts of 64 bits. */
 #if MPI_VERSION >= 4
 int MPI_Send_c(const void *buf, MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm)
@@ -666,13 +642,9 @@ int main(int count, char **words)
 		MPI_Init(&count, &words);
 	MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
 	PMPI_Comm_group(MPI_COMM_WORLD, &world_group);
-	folder = words[1];
-	snprintf(path, sizeof(path), "%s/log.%d", folder, world_rank);
+	snprintf(path, sizeof(path), "%s/log.%d", words[1], world_rank);
 	out = fopen(path, "w");
 	name(MPI_COMM_WORLD, "world");
-	/* Ranks that wait for messages leave the processors to whoever traces them. */
-	if (nice(19) == -1)
-		return 1;
 	warm_up();
 	for (int i = 2; i < count; i++)
 		run(words[i]);

@@ -4,14 +4,12 @@
 usage: mpi_python.py FOLDER
 """
 
-import os
 import struct
 import sys
 import time
 
 from mpi4py import MPI
 
-os.nice(19)
 world = MPI.COMM_WORLD
 rank, ranks = world.rank, world.size
 log = open(f"{sys.argv[1]}/log.{rank}", "w")

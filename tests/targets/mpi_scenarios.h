@@ -346,28 +346,6 @@ static void accesses(void)
 	MPI_Win_free(&win);
 }
 
-/* A file that all write and read, beyond its end, too. */
-static void files(void)
-{
-	int size = size_of(MPI_COMM_WORLD);
-	MPI_Request request;
-	MPI_Status status;
-	MPI_File file;
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/data", folder);
-	MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
-	for (int i = 0; i < 10; i++) {
-		MPI_File_write_at(file, 400 * world_rank, buffers[0], 10 + i, MPI_INT, &status);
-		MPI_File_write_at(file, 400 * world_rank + 200, buffers[0], 50, MPI_INT, MPI_STATUS_IGNORE);
-		MPI_Barrier(MPI_COMM_WORLD);
-		MPI_File_read_at_all(file, 400 * (size - 1), buffers[1], 80 + 10 * i, MPI_INT, &status);
-		MPI_File_iread_at(file, 0, buffers[1], 3 + i, MPI_DOUBLE, &request);
-		MPI_Wait(&request, &status);
-	}
-	MPI_File_close(&file);
-}
-
 /* Two halves that talk to each other. */
 static void intercommunicator(void)
 {
@@ -480,8 +458,6 @@ static void run(const char *scenario)
 		derived(world);
 	else if (!strcmp(scenario, "communicators"))
 		communicators();
-	else if (!strcmp(scenario, "files"))
-		files();
 	else if (!strcmp(scenario, "probes"))
 		probes(world);
 	else if (!strcmp(scenario, "large"))
