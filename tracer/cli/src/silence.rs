@@ -1,12 +1,13 @@
 //! A recording without a call: why, and what would have recorded something.
 
 use std::collections::BTreeSet;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use rtrace::session::Ready;
 use rtrace::target;
 use rtrace::target::mapped_files::MappedFiles;
-use rtrace::target::privilege::shell_quote;
+use rtrace::target::privilege::{self, shell_quote};
 use rtrace_model::{Summary, counted};
 use rtrace_symbolizer::{Image, linker, select, soname};
 
@@ -73,10 +74,11 @@ impl Silence {
             let names = joined(libraries.iter().map(|&name| name.clone()));
             format!("nothing was recorded: {} called none of the traced functions of {names}", self.target)
         };
-        if let Some(pid) = self.pids.first() {
+        if !self.pids.is_empty() {
             let who = if self.pids.len() == 1 { "it" } else { "this one of them" };
-            let look = format!("`rtrace libs -p {pid} --sample` shows where {who} spends CPU time");
-            return vec![called_none(&self.libraries.iter().collect::<Vec<_>>()), look];
+            let running = self.pids.iter().find(|&&pid| !privilege::has_ended(pid));
+            let look = running.map(|pid| format!("`rtrace libs -p {pid} --sample` shows where {who} spends CPU time"));
+            return iter::once(called_none(&self.libraries.iter().collect::<Vec<_>>())).chain(look).collect();
         }
         let (never, others): (Vec<&String>, Vec<&String>) =
             self.libraries.iter().partition(|library| *library != PROGRAM && self.mapped.never(library));
