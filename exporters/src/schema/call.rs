@@ -8,21 +8,6 @@ use super::column::{self, ColumnError, Columns, with_further};
 use super::{Row as _, Stream};
 use crate::order;
 
-/// The names of the columns that every trace has.
-pub(super) const COLUMNS: [&str; 11] = [
-    "location",
-    "call",
-    "parent",
-    "region",
-    "depth",
-    "start_ns",
-    "duration_ns",
-    "child_ns",
-    "ending",
-    "call_site",
-    "context",
-];
-
 row!(Call, "calls", {
     "location": location,
     "call": id,
@@ -76,12 +61,6 @@ pub(crate) fn measured(calls: &Batch, columns: &[String]) -> RecordBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_list_of_columns_is_complete() {
-        let schema = Call::encode(std::iter::empty()).schema();
-        assert!(schema.fields().iter().map(|field| field.name()).eq(COLUMNS));
-    }
 
     #[test]
     fn codes_of_endings_are_their_places_in_the_dictionary() {

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::{Int32Array, RecordBatch, StringArray};
-use rtrace_model::{Base, Metric, MetricId, Scope, Span};
+use rtrace_model::{Base, Call, Metric, MetricId, Scope, Span};
 
 use super::Row;
-use super::call::COLUMNS;
 use super::column::{self, ColumnError, Columns};
 
 /// The columns of `calls/` that hold readings: of each metric of calls, in the order of ids, that of
@@ -15,10 +14,12 @@ use super::column::{self, ColumnError, Columns};
 /// A column has the name of its metric, with `_` for all but letters and digits; where that is
 /// another's, its id is added.
 pub(crate) fn call_columns<'a>(metrics: impl Iterator<Item = &'a Metric>) -> Vec<String> {
+    let of_calls = Call::encode(std::iter::empty()).schema();
     let mut columns: Vec<String> = Vec::new();
     for metric in metrics.filter(|metric| metric.scope == Scope::Call) {
-        let is_taken =
-            |name: &str, columns: &[String]| COLUMNS.contains(&name) || columns.iter().any(|column| column == name);
+        let is_taken = |name: &str, columns: &[String]| {
+            of_calls.column_with_name(name).is_some() || columns.iter().any(|column| column == name)
+        };
         let mut name = sanitised(&metric.name);
         if is_taken(&name, &columns) || is_taken(&child(&name), &columns) {
             name = format!("{name}_{}", metric.id.0);
