@@ -2,27 +2,18 @@
 
 use std::os::fd::OwnedFd;
 
+use rtrace_model::words;
+
 use crate::wire::{CountCode, Limit};
 
-/// How probes are attached; the better ones first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mechanism {
-    /// Many sites per link (Linux 6.6).
-    Multi,
-    /// One perf event per site (Linux 5.15).
-    Single,
-}
-
-impl Mechanism {
-    /// All mechanisms, the best first.
-    pub const ALL: [Mechanism; 2] = [Mechanism::Multi, Mechanism::Single];
-
-    /// The kernel's word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mechanism::Multi => "uprobe.multi",
-            Mechanism::Single => "uprobe",
-        }
+words! {
+    /// How probes are attached; the better ones first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Mechanism {
+        /// Many sites per link (Linux 6.6).
+        Multi = "uprobe.multi",
+        /// One perf event per site (Linux 5.15).
+        Single = "uprobe",
     }
 }
 

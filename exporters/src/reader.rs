@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rtrace_model::{
     Batch, Call, CallSite, CallSiteId, Context, CpuSamples, Estimate, Event, EventKind, FoldedPath, Header, Library,
     LibraryId, Location, LocationId, Loss, Metric, Missed, PathProfile, Process, Reading, Region, RegionId, Sample,
-    Summary, Timestamp, Untimed, ValueBatch, ValueColumn,
+    Summary, Timestamp, Untimed, ValueBatch, ValueColumn, words,
 };
 
 use crate::file::{self, Decoder};
@@ -47,26 +47,17 @@ pub struct Trace {
     warnings: Vec<Warning>,
 }
 
-/// Whether a recording has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// It ended well, and the trace is whole.
-    Finished,
-    /// It goes on.
-    Recording,
-    /// It was killed; its last second may be missing. So it looks, too, while another machine
-    /// records into a network file system that keeps no locks.
-    Abandoned,
-}
-
-impl Status {
-    /// The word used in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Status::Finished => "finished",
-            Status::Recording => "recording",
-            Status::Abandoned => "abandoned",
-        }
+words! {
+    /// Whether a recording has ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Status {
+        /// It ended well, and the trace is whole.
+        Finished = "finished",
+        /// It goes on.
+        Recording = "recording",
+        /// It was killed; its last second may be missing. So it looks, too, while another machine
+        /// records into a network file system that keeps no locks.
+        Abandoned = "abandoned",
     }
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CallSite, Context, CpuSamples, FunctionEvent, LibraryId, LocationId, Metric, RegionId, Timestamp, ValueColumn,
+    words,
 };
 
 /// One ELF object file that traced processes map.
@@ -46,32 +47,16 @@ pub struct SymbolName {
     pub version: Option<String>,
 }
 
-/// How the exit of a region is seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ExitPolicy {
-    /// By a probe in the caller, where the call returns to.
-    #[default]
-    ReturnSite,
-    /// The exit is not observed; calls end as [`Ending::Unseen`](crate::Ending::Unseen).
-    EntryOnly,
-}
-
-impl ExitPolicy {
-    /// All policies.
-    pub const ALL: [ExitPolicy; 2] = [ExitPolicy::ReturnSite, ExitPolicy::EntryOnly];
-
-    /// The word used in columns, options and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ExitPolicy::ReturnSite => "return-site",
-            ExitPolicy::EntryOnly => "entry-only",
-        }
-    }
-
-    /// The policy of that [`name`](ExitPolicy::name).
-    pub fn from_name(name: &str) -> Option<ExitPolicy> {
-        ExitPolicy::ALL.into_iter().find(|policy| policy.name() == name)
+words! {
+    /// How the exit of a region is seen.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    ExitPolicy {
+        /// By a probe in the caller, where the call returns to.
+        #[default]
+        ReturnSite = "return-site",
+        /// The exit is not observed; calls end as [`Ending::Unseen`](crate::Ending::Unseen).
+        EntryOnly = "entry-only",
     }
 }
 

@@ -5,28 +5,19 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LocationId, RegionId, grouped};
+use crate::{LocationId, RegionId, grouped, words};
 
-/// How calls of a region are recorded, where a budget decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// As without a budget.
-    Full,
-    /// They are only counted, exactly: in older traces.
-    Count,
-    /// No probe is in place but for short windows, from which their number is estimated.
-    Off,
-}
-
-impl Level {
-    /// The word used in columns and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Level::Full => "full",
-            Level::Count => "count",
-            Level::Off => "off",
-        }
+words! {
+    /// How calls of a region are recorded, where a budget decides.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    Level {
+        /// As without a budget.
+        Full = "full",
+        /// They are only counted, exactly: in older traces.
+        Count = "count",
+        /// No probe is in place but for short windows, from which their number is estimated.
+        Off = "off",
     }
 }
 

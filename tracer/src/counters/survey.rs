@@ -1,41 +1,29 @@
 //! Which counters this machine has: each is tried on one CPU.
 
 use rtrace_model::counter::{self, NamedCounter, TABLE};
+use rtrace_model::words;
 
 use super::tracepoint::Tracepoints;
 use super::{CounterEvent, EventCode, cache, error, name, pmu};
 
-/// A kind of counters, for a heading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CounterGroup {
-    /// Counted by the kernel, for every thread.
-    Kernel,
-    /// Events of the kernel.
-    Software,
-    /// Events of the CPU that most CPUs have.
-    Hardware,
-    /// Accesses to caches.
-    Cache,
-    /// Events that a unit names.
-    Unit,
-    /// Any event of a unit, by its code.
-    Raw,
-    /// Places in the kernel.
-    Tracepoint,
-}
-
-impl CounterGroup {
-    /// The word used in lists.
-    pub const fn name(self) -> &'static str {
-        match self {
-            CounterGroup::Kernel => "kernel",
-            CounterGroup::Software => "software",
-            CounterGroup::Hardware => "hardware",
-            CounterGroup::Cache => "cache",
-            CounterGroup::Unit => "unit",
-            CounterGroup::Raw => "raw",
-            CounterGroup::Tracepoint => "tracepoint",
-        }
+words! {
+    /// A kind of counters, for a heading.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    CounterGroup {
+        /// Counted by the kernel, for every thread.
+        Kernel = "kernel",
+        /// Events of the kernel.
+        Software = "software",
+        /// Events of the CPU that most CPUs have.
+        Hardware = "hardware",
+        /// Accesses to caches.
+        Cache = "cache",
+        /// Events that a unit names.
+        Unit = "unit",
+        /// Any event of a unit, by its code.
+        Raw = "raw",
+        /// Places in the kernel.
+        Tracepoint = "tracepoint",
     }
 }
 
