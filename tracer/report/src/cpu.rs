@@ -22,7 +22,7 @@ const KERNEL: &str = "(kernel)";
 const NO_FILE: &str = "(no file)";
 const NO_SYMBOL: &str = "(no symbol)";
 
-const COLUMNS: [Column; 5] = [
+pub(super) const COLUMNS: [Column; 5] = [
     Column::new("cpu_share", "cpu").seat(0).with_bar(),
     Column::new("samples", "samples").seat(1),
     Column::new("calls", "calls").seat(2),

@@ -28,7 +28,7 @@ use super::groups::Groups;
 use super::measures::Measures;
 use super::people::Note;
 use super::stats::Stats;
-use super::table::{Column, Datum, Shown, Table};
+use super::table::{Column, Datum, Shown, Table, titles};
 use super::time::{self, Time};
 use super::{By, Error, Format, Look, Min, Part, Report, need, notes, untimed, walk};
 
@@ -51,6 +51,11 @@ pub struct DiffOptions {
     pub look: Look,
     /// Growth of time, as a part of what it was, from which a row is a regression.
     pub regression: Option<f64>,
+}
+
+/// The headings of the figures of a comparison.
+pub fn diff_figures() -> Vec<&'static str> {
+    titles(&COLUMNS)
 }
 
 /// Compares the trace in `second` with that in `first`; gives the rows that are regressions, by name.

@@ -259,7 +259,7 @@ const OF_CALLS: [&str; 7] =
     ["exclusive_share", "exclusive_ns", "inclusive_ns", "mean_ns", "p50_ns", "p99_ns", "max_ns"];
 
 /// The columns of these rows: the useful time, all waiting with its share, and the waiting by what it is for.
-static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
+pub(super) static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
     let sum = |key: String, title: &str| Column::named(key, title.to_owned()).seat(4).rank(2).unit(SUM);
     let waiting = |wait: Wait| sum(format!("waiting_{}_ns", wait.name()), wait.name()).rank(3);
     let mut columns = vec![sum("useful_ns".to_owned(), "useful"), sum("waiting_ns".to_owned(), "waiting")];

@@ -73,11 +73,11 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use rtrace_exporters::{ExportError, TraceSet};
-use rtrace_model::{CallSiteId, Loss};
+use rtrace_model::{CallSiteId, Loss, words};
 use rtrace_profile::{CallReader, ClockSpan, Visitor, Walk};
 
 use self::about::About;
-pub use self::diff::{DiffOptions, diff};
+pub use self::diff::{DiffOptions, diff, diff_figures};
 use self::distribution::Distribution;
 use self::efficiency::Efficiency;
 use self::grouping::Grouping;
@@ -91,7 +91,7 @@ use self::reading::Need;
 use self::setup::JobTimes;
 use self::stats::TIMELESS;
 pub use self::suggest::{Suggestion, is_suggestion, savings, suggest};
-use self::table::Table;
+use self::table::{Column, Table};
 use self::tree::Tree;
 use self::untimed::Shares;
 use self::waiting::WaitingSums;
@@ -246,50 +246,33 @@ pub enum Histogram {
     Value(String),
 }
 
-/// What comes first: the largest figure, or the first name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
-    /// Number of calls.
-    Calls,
-    /// Time with callees.
-    Inclusive,
-    /// Time without traced callees.
-    #[default]
-    Exclusive,
-    /// Mean duration.
-    Mean,
-    /// Median duration.
-    P50,
-    /// Duration that one call in ten exceeds.
-    P90,
-    /// Duration that one call in a hundred exceeds.
-    P99,
-    /// Duration that one call in a thousand exceeds.
-    P999,
-    /// Longest duration.
-    Max,
-    /// Calls known to be missing.
-    Lost,
-    /// Name, from A to Z.
-    Name,
-}
-
-impl Sort {
-    /// The word used in options and messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Sort::Calls => "calls",
-            Sort::Inclusive => "inclusive",
-            Sort::Exclusive => "exclusive",
-            Sort::Mean => "mean",
-            Sort::P50 => "p50",
-            Sort::P90 => "p90",
-            Sort::P99 => "p99",
-            Sort::P999 => "p99.9",
-            Sort::Max => "max",
-            Sort::Lost => "lost",
-            Sort::Name => "name",
-        }
+words! {
+    /// What comes first: the largest figure, or the first name.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    Sort {
+        /// Number of calls.
+        Calls = "calls",
+        /// Time with callees.
+        Inclusive = "inclusive",
+        /// Time without traced callees.
+        #[default]
+        Exclusive = "exclusive",
+        /// Mean duration.
+        Mean = "mean",
+        /// Median duration.
+        P50 = "p50",
+        /// Duration that one call in ten exceeds.
+        P90 = "p90",
+        /// Duration that one call in a hundred exceeds.
+        P99 = "p99",
+        /// Duration that one call in a thousand exceeds.
+        P999 = "p99.9",
+        /// Longest duration.
+        Max = "max",
+        /// Calls known to be missing.
+        Lost = "lost",
+        /// Name, from A to Z.
+        Name = "name",
     }
 }
 
@@ -393,6 +376,14 @@ impl Report {
             Format::Json => render::json(self, out),
         }
     }
+}
+
+/// The headings of the figures that a report may have, beside those of counters and their rates.
+pub fn figures() -> Vec<&'static str> {
+    let corrected = time::SUMS.iter().flat_map(|(_, columns)| columns);
+    let others: [&[Column]; 6] =
+        [&waiting::COLUMNS, &efficiency::COLUMNS, &peers::COLUMNS, &memory::COLUMNS, &marked::COLUMNS, &cpu::COLUMNS];
+    table::titles(stats::FIGURES.iter().chain(corrected).chain(others.into_iter().flatten()))
 }
 
 /// Reports on the trace in `directory`.

@@ -163,7 +163,7 @@ impl Marked {
     }
 }
 
-const COLUMNS: [Column; 2] = [
+pub(super) const COLUMNS: [Column; 2] = [
     Column::new("entered", "entered").seat(0),
     Column::new("region_ns", "region time").seat(1).unit(SUM).shown(Shown::IfNotZero),
 ];

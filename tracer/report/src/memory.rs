@@ -194,7 +194,7 @@ fn happened(
     Some(old.into_iter().chain((address != 0).then(|| (call.known_until(), what))).collect())
 }
 
-const COLUMNS: [Column; 3] = [
+pub(super) const COLUMNS: [Column; 3] = [
     Column::new("peak_bytes", "peak bytes").seat(0).rank(1).shown(Shown::IfNotZero),
     Column::new("leaked_bytes", "leaked bytes").seat(0).rank(1).shown(Shown::IfNotZero),
     Column::new("leaks", "leaks").seat(0).rank(1).shown(Shown::IfNotZero),

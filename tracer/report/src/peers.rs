@@ -180,7 +180,7 @@ impl Peers {
     }
 }
 
-const COLUMNS: [Column; 5] = [
+pub(super) const COLUMNS: [Column; 5] = [
     Column::new("messages", "messages").seat(0),
     Column::new("bytes", "bytes").seat(0),
     Column::new("mean_bytes", "mean bytes").seat(0).rank(1),

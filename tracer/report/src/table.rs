@@ -223,6 +223,17 @@ pub(super) struct Table {
     pub(super) left_out: usize,
 }
 
+/// The headings by which figures are chosen, each once.
+pub(super) fn titles<'a>(columns: impl IntoIterator<Item = &'a Column>) -> Vec<&'static str> {
+    let mut titles = Vec::new();
+    for column in columns.into_iter().filter(|column| column.kind == ColumnKind::Figure) {
+        if !titles.contains(&column.title) {
+            titles.push(column.title);
+        }
+    }
+    titles
+}
+
 impl Table {
     /// Adds figures behind the others; `values` are those of a row by its mark.
     pub(super) fn insert(&mut self, columns: &[Column], values: impl Fn(u32) -> Vec<Datum>) {
@@ -269,8 +280,7 @@ impl Table {
 
     /// The headings by which figures are chosen.
     pub(super) fn titles(&self) -> String {
-        let figures = self.columns.iter().filter(|column| column.kind == ColumnKind::Figure);
-        figures.map(|column| column.title).collect::<Vec<_>>().join(", ")
+        titles(&self.columns).join(", ")
     }
 
     /// Puts the rows with the largest figure of that title first; rows of one figure stay in their order.

@@ -151,7 +151,7 @@ pub(super) fn marks(rows: usize) -> String {
 }
 
 /// The sums of times, each with the columns that come from it.
-const SUMS: [(&str, [Column; 3]); 2] = [
+pub(super) const SUMS: [(&str, [Column; 3]); 2] = [
     (
         "inclusive_ns",
         [

@@ -215,7 +215,7 @@ fn life(trace: &TraceSet, location: &Location) -> Option<[Timestamp; 2]> {
 const WORKING: &str = "working_ns";
 const WAITING: &str = "waiting_ns";
 
-const COLUMNS: [Column; 3] = [
+pub(super) const COLUMNS: [Column; 3] = [
     Column::new(WORKING, "working").seat(4).rank(2).unit(SUM),
     Column::new(WAITING, "waiting").seat(4).rank(2).unit(SUM).shown(Shown::IfNotZero),
     Column::new("waits_for", "waits for").seat(7).rank(3).shown(Shown::IfNotZero),

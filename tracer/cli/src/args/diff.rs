@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use rtrace_report::{By, DiffOptions, Look, Min};
 
 use super::choice::{Choice, TableFormat, one_of};
@@ -43,7 +44,7 @@ pub struct Diff {
     fail_on_regression: Option<f64>,
 
     /// Figures to show instead of the default ones, in this order
-    #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = COLUMNS)]
+    #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = PossibleValuesParser::new(rtrace_report::diff_figures()))]
     columns: Vec<String>,
 
     /// Output format
@@ -81,28 +82,6 @@ impl Diff {
 
 const BY: [Choice<By>; 2] =
     [("function", "Function", By::Function), ("callpath", "Function and the full chain of its callers", By::Callpath)];
-
-/// The headings of figures.
-const COLUMNS: [&str; 18] = [
-    "calls A",
-    "calls B",
-    "calls/s A",
-    "calls/s B",
-    "inclusive A",
-    "inclusive B",
-    "exclusive A",
-    "exclusive B",
-    "exclusive/s A",
-    "exclusive/s B",
-    "change",
-    "p50 A",
-    "p50 B",
-    "p99 A",
-    "p99 B",
-    "distance",
-    "p",
-    "P(B > A)",
-];
 
 pub(super) const EXAMPLES: &str = "\
 EXAMPLES:

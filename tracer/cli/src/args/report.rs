@@ -226,7 +226,7 @@ impl Order {
 }
 
 fn headings() -> Vec<PossibleValue> {
-    COLUMNS.map(PossibleValue::new).into()
+    rtrace_report::figures().into_iter().map(PossibleValue::new).collect()
 }
 
 const SORT: [Choice<Sort>; 11] = [
@@ -241,64 +241,6 @@ const SORT: [Choice<Sort>; 11] = [
     (Sort::Max.name(), "Longest duration", Sort::Max),
     (Sort::Lost.name(), "Calls known to be lost", Sort::Lost),
     (Sort::Name.name(), "Name, from A to Z", Sort::Name),
-];
-
-/// The headings of figures.
-const COLUMNS: [&str; 54] = [
-    "calls",
-    "timed",
-    "share",
-    "inclusive",
-    "inclusive corrected",
-    "inclusive +-",
-    "inclusive tracing",
-    "exclusive",
-    "exclusive share",
-    "exclusive corrected",
-    "exclusive +-",
-    "exclusive tracing",
-    "min",
-    "mean",
-    "p50",
-    "p90",
-    "p99",
-    "p99.9",
-    "max",
-    "lost",
-    "counted",
-    "at least",
-    "returned",
-    "unwound",
-    "open",
-    "unseen",
-    "working",
-    "waiting",
-    "waits for",
-    "useful",
-    "waiting share",
-    "receive",
-    "collective",
-    "communication",
-    "barrier",
-    "lock",
-    "condition",
-    "join",
-    "event",
-    "sleep",
-    "io",
-    "device",
-    "messages",
-    "bytes",
-    "mean bytes",
-    "late sender",
-    "late receiver",
-    "peak bytes",
-    "leaked bytes",
-    "leaks",
-    "entered",
-    "region time",
-    "cpu",
-    "samples",
 ];
 
 pub(super) const EXAMPLES: &str = "\
