@@ -1,6 +1,8 @@
 //! Which package may import which: the arrows of ARCHITECTURE.md. None runs back up, and what is known of the
 //! processor and of the kernel stays in one room each.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 use toml::{Table, Value};
 
@@ -41,6 +43,12 @@ const ARROWS: [(&str, &[&str]); 13] = [
 const ALONE: [(&str, &str); 2] = [("iced-x86", "tracer/code"), ("libbpf-rs", "bpf")];
 
 const KINDS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
+
+/// The package whose folder a file is in, the inner one where that lies within another's.
+pub fn package_of(file: &Path) -> Option<&'static str> {
+    let folders = ARROWS.iter().map(|(folder, _)| *folder).filter(|folder| file.starts_with(folder));
+    folders.max_by_key(|folder| folder.len())
+}
 
 /// What is against the arrows in the workspace.
 ///

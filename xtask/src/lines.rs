@@ -8,25 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use crate::arrows;
 use crate::files::{self, has_extension};
 
-/// Packages that lie within another one's folder come first.
-const PACKAGES: [&str; 14] = [
-    "tracer/cli",
-    "tracer/code",
-    "tracer/plan",
-    "tracer/report",
-    "tracer/signatures",
-    "tracer",
-    "bpf",
-    "model",
-    "profile",
-    "symbolizer",
-    "exporters",
-    "tui",
-    "xtask",
-    "python",
-];
 const EXTENSIONS: [&str; 9] = ["rs", "c", "h", "cpp", "py", "js", "css", "html", "sql"];
 
 /// A file by its path in the workspace, and its text.
@@ -44,7 +28,7 @@ pub fn run() -> Result<()> {
     let (texts, test_modules) = texts(&EXTENSIONS)?;
     let mut packages: BTreeMap<&str, LineCount> = BTreeMap::new();
     for (file, text) in &texts {
-        let package = PACKAGES.iter().find(|package| file.starts_with(package)).copied().unwrap_or("tests");
+        let package = package_of(file).unwrap_or("tests");
         let counted = count(file, text);
         let lines = packages.entry(package).or_default();
         if package == "tests" || is_test(file, &test_modules) {
@@ -77,10 +61,13 @@ fn texts(extensions: &[&str]) -> Result<(Vec<SourceText>, HashSet<PathBuf>)> {
 /// A file cannot be read.
 pub fn product() -> Result<Vec<SourceText>> {
     let (texts, test_modules) = texts(&EXTENSIONS)?;
-    let product = texts
-        .into_iter()
-        .filter(|(file, _)| PACKAGES.iter().any(|package| file.starts_with(package)) && !is_test(file, &test_modules));
+    let product = texts.into_iter().filter(|(file, _)| package_of(file).is_some() && !is_test(file, &test_modules));
     Ok(product.map(|(file, text)| (file, without_tests(&text))).collect())
+}
+
+/// The package that a file belongs to; what is written in Python is one.
+fn package_of(file: &Path) -> Option<&'static str> {
+    arrows::package_of(file).or_else(|| file.starts_with("python").then_some("python"))
 }
 
 fn without_tests(text: &str) -> String {
