@@ -34,9 +34,8 @@ static long rt_jumped_over_step(u32 step, void *context)
 		return 1;
 	if (!rt_is_jumped_over(walk->hit, frame))
 		return 0;
-	/* It has not ended in a jump to what enters at its slot. */
 	if (frame->slot >= walk->hit->from)
-		frame->tails = RT_TAILS_NEVER;
+		frame->tails = RT_TAILS_JUMPED;
 	walk->found = index;
 	return 1;
 }

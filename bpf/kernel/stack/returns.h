@@ -320,13 +320,18 @@ rt_rare u32 rt_left_ending(const struct rt_hit *given, u32 place)
 {
 	struct rt_left *left = rt_left(0);
 	struct rt_frame *frame;
+	u32 ending;
 
 	if (!given || !left)
 		return RT_UNSEEN;
 	frame = &left->call[place % RT_LEFT_MAX].frame;
 	if (!frame->rise && !given->is_fixed)
 		frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
-	return rt_ending(given, frame);
+	ending = rt_ending(given, frame);
+	/* It seemed to be left for its place alone, as more would. */
+	if (ending != RT_RETURNED && frame->tails != RT_TAILS_JUMPED && frame->stack == RT_STACK_OWN)
+		rt_share_stack();
+	return ending;
 }
 
 /* Looks for the hit's frame among those that were left. Returns how many have ended. */

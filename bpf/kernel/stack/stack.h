@@ -624,7 +624,7 @@ static __always_inline int rt_may_be_left(const struct rt_hit *hit)
 /* Whether the frame, which has the slot of the hit, may end in a jump to the function that enters. */
 static __always_inline int rt_may_jump(const struct rt_hit *hit, const struct rt_frame *frame)
 {
-	if (frame->tails == RT_TAILS_NEVER || (hit->word && frame->word != hit->word))
+	if (frame->tails == RT_TAILS_NEVER || frame->tails == RT_TAILS_JUMPED || (hit->word && frame->word != hit->word))
 		return 0;
 	return frame->tails != RT_TAILS_KNOWN || rt_is_known_tail(frame->region, hit->region);
 }

@@ -432,6 +432,12 @@ u32 rt_test_openers(const struct rt_test *test)
 	return test->thread.openers;
 }
 
+/* Whether other stacks lie in the thread's own, as far as it knows. */
+u32 rt_test_shares_stack(const struct rt_test *test)
+{
+	return test->thread.shares_stack;
+}
+
 /* Number of calls that are kept aside. */
 u32 rt_test_left(const struct rt_test *test)
 {

@@ -113,6 +113,7 @@ enum rt_tails {
 	RT_TAILS_KNOWN = 1, /* those in the table of tail calls */
 	RT_TAILS_ANYWHERE = 2,
 	RT_TAILS_DOUBTFUL = 3, /* the same, but in its library calls are also left in ways that no probe sees */
+	RT_TAILS_JUMPED = 4, /* of a frame: a jump was seen to leave it, so it has not ended in one */
 };
 
 /* What is known of a return address. */

@@ -43,6 +43,7 @@ unsafe extern "C" {
     fn rt_test_frames(test: *const RawThread) -> u32;
     fn rt_test_openers(test: *const RawThread) -> u32;
     fn rt_test_left(test: *const RawThread) -> u32;
+    fn rt_test_shares_stack(test: *const RawThread) -> u32;
     fn rt_test_frame(test: *mut RawThread, index: u32, call: *mut CallRecord);
     fn rt_test_records(test: *const RawThread, count: *mut u64) -> *const CallRecord;
     fn rt_test_lost(test: *const RawThread, reason: u32) -> u64;
@@ -168,6 +169,12 @@ impl Thread {
     pub fn openers(&self) -> u32 {
         // SAFETY: the thread lives as long as `self`.
         unsafe { rt_test_openers(self.raw) }
+    }
+
+    /// Whether other stacks seem to lie in its own.
+    pub fn shares_stack(&self) -> bool {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_shares_stack(self.raw) != 0 }
     }
 
     /// Number of calls that are kept aside.
