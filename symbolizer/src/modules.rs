@@ -7,12 +7,16 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::address_space::{AddressSpace, MappedFile, Mapping, process_error};
 use crate::image::is_elf;
 use crate::{Error, Image, outline, select};
+
+/// A path has so many bytes at most, as the kernel takes it.
+const PATH_BYTES: usize = 4096;
 
 /// One ELF file that a process maps executable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,9 +50,11 @@ impl Module {
         self.path.file_name().and_then(OsStr::to_str).unwrap_or_default()
     }
 
-    /// Whether `pattern` names the file.
+    /// Whether `pattern` names the file, or the link by which its program was started.
     pub fn is_named(&self, pattern: &str) -> bool {
+        let linked = || fs::canonicalize(in_root(self.pid, &self.path)).ok();
         select::names(pattern, &self.path, || outline::soname(&self.open_path()))
+            || linked().is_some_and(|path| select::matches(pattern, &path))
     }
 
     /// What to add (wrapping) to an address of `image` to get the address in the process; `None`
@@ -111,8 +117,30 @@ fn look_at(mut module: Module, file: &MappedFile<'_>) -> Option<Module> {
         fs::metadata(in_root(module.pid, path))
             .is_ok_and(|found| (found.dev(), found.ino()) == (module.device, module.inode))
     };
-    module.path = file.other_paths().find(is_it).unwrap_or(file.path());
+    let started = started_as(&module).filter(is_it);
+    module.path = started.or_else(|| file.other_paths().find(is_it)).unwrap_or(file.path());
     Some(module)
+}
+
+/// The path by which the process was started, if this is its program. People know the program by that path, which may be a
+/// link: Debian's `redis-server` leads to the file `redis-check-rdb`.
+fn started_as(module: &Module) -> Option<PathBuf> {
+    const AT_EXECFN: u64 = 31;
+    let executed = fs::metadata(format!("/proc/{}/exe", module.pid)).ok()?;
+    ((executed.dev(), executed.ino()) == (module.device, module.inode)).then_some(())?;
+    let memory = fs::File::open(format!("/proc/{}/mem", module.pid)).ok()?;
+    let mut bytes = [0; PATH_BYTES];
+    let read = memory.read_at(&mut bytes, auxiliary(module.pid, AT_EXECFN)?).ok()?;
+    let path = Path::new(OsStr::from_bytes(bytes[..read].split(|&byte| byte == 0).next()?));
+    path.is_absolute().then(|| path.to_owned())
+}
+
+/// A value that the kernel handed to the program of a process, by its number in `<elf.h>`.
+pub fn auxiliary(pid: u32, kind: u64) -> Option<u64> {
+    let values = fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let number = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_ne_bytes);
+    let found = values.chunks_exact(16).find(|pair| number(&pair[..8]) == Some(kind));
+    found.and_then(|pair| number(&pair[8..]))
 }
 
 /// The program that the process runs.
@@ -243,6 +271,21 @@ mod tests {
             assert_eq!(module.path, path);
             assert!(!module.is_named("libz.so") && !module.is_named("lib\nz.so (del"));
         }
+    }
+
+    #[test]
+    fn a_program_has_the_name_by_which_it_was_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
+        fs::copy(fs::canonicalize("/bin/sleep").unwrap(), &file).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mut started = std::process::Command::new(&link).arg("60").spawn().unwrap();
+        let program = executable(started.id());
+        let is_named = |name: &str| program.as_ref().is_ok_and(|program| program.is_named(name));
+        let named = ["link", "file", "sleep"].map(is_named);
+        started.kill().unwrap();
+        started.wait().unwrap();
+        assert_eq!((program.unwrap().path, named), (link, [true, true, false]));
     }
 
     #[test]

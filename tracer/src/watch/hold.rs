@@ -140,10 +140,7 @@ impl HeldProcess {
 /// Where the dynamic linker of the process lies, if it has one.
 fn linker_of(pid: u32) -> Option<Range<u64>> {
     const AT_BASE: u64 = 7;
-    let auxiliary = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
-    let number = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_ne_bytes);
-    let base = auxiliary.chunks_exact(16).find(|pair| number(&pair[..8]) == Some(AT_BASE));
-    let base = base.and_then(|pair| number(&pair[8..]))?;
+    let base = modules::auxiliary(pid, AT_BASE)?;
     let modules = modules::of_process(pid).ok()?;
     let linker = modules.iter().find(|module| module.mappings.iter().any(|mapping| mapping.start == base))?;
     Some(base..linker.mappings.last()?.end)
