@@ -18,8 +18,9 @@ const WORTH_SAYING: f64 = 50.0;
 const LEAST_TRACING: f64 = 100e6;
 
 /// Nanoseconds by which the program's own code is slower for each call: what follows a probe finds less in the caches. It
-/// was 220 to 560 in five programs.
-const SLOWER_BEHIND: f64 = 300.0;
+/// was 220 to 560 in five programs, and 700 to 1,000 in two while others used the same caches: what is said has to
+/// allow for none and for twice as much.
+const SLOWER_BEHIND: f64 = 500.0;
 
 /// What ticks of the clocks tell of the cost since a time.
 pub struct Notice {
@@ -81,7 +82,7 @@ mod tests {
         };
         assert_eq!(look(1_000, 200, 0), (25.0, 1_000.0, 0.0));
         assert_eq!(look(1_000, 200, 0), (0.0, 0.0, 0.0));
-        assert_eq!(look(2_000, 1_000, 400_000), (600.0, 1_000.0, 120.0));
+        assert_eq!(look(2_000, 1_000, 400_000), (600.0, 1_000.0, 200.0));
     }
 
     #[test]
