@@ -23,8 +23,11 @@ use crate::record::pauses::{self, Pauses};
 use crate::target;
 use crate::target::files::Pinned;
 
-/// Functions of a group: if all of them do nothing and are called in turn, the process loses some milliseconds.
+/// Functions of the first group of a file, and of others at most: if all of them do nothing and are called in turn, the process
+/// loses some milliseconds. Behind a group of which nothing is called, the next is larger: the kernel takes some
+/// milliseconds for each, whatever it has.
 const GROUP: usize = 32;
+const MOST_GROUP: usize = 128;
 
 /// A group is counted until the process has used so many nanoseconds of CPU time, from when all of it is placed, or until so
 /// many calls: on a busy machine it may not run for a while.
@@ -206,8 +209,13 @@ impl Looking<'_> {
             regions.iter().map(|planned| CountedFunction { planned, hits: 0, own: 0.0 }).collect();
         for looks in 1..=MOST_LOOKS {
             let mut unsure = Vec::new();
-            for group in left.chunks_mut(GROUP) {
+            let (mut rest, mut size) = (left.as_mut_slice(), GROUP);
+            while !rest.is_empty() {
+                let group;
+                (group, rest) = rest.split_at_mut(size.min(rest.len()));
                 let look = self.look(file, group)?;
+                let is_quiet = look.hits.iter().sum::<u64>() < FEWEST;
+                size = if is_quiet { (size * 2).min(MOST_GROUP) } else { GROUP };
                 for (counted, hits) in group.iter_mut().zip(look.hits) {
                     counted.hits += hits;
                     counted.own += look.own;
