@@ -24,6 +24,7 @@ pub struct Probes {
 struct PlacedLink {
     /// The process that it was placed in.
     pid: u32,
+    sites: usize,
     _link: Link,
     /// What it and those placed with it take of what is allowed, if that is limited.
     _share: Option<Arc<Share>>,
@@ -31,7 +32,7 @@ struct PlacedLink {
 
 impl Probes {
     pub(crate) fn of(link: Link) -> Probes {
-        Probes { links: vec![PlacedLink { pid: EVERYWHERE, _link: link, _share: None }] }
+        Probes { links: vec![PlacedLink { pid: EVERYWHERE, sites: 1, _link: link, _share: None }] }
     }
 
     /// Parts with those that were placed in this process.
@@ -47,6 +48,11 @@ impl Probes {
     /// The same, each link by itself.
     pub fn into_links(self) -> impl Iterator<Item = Probes> {
         self.links.into_iter().map(|link| Probes { links: vec![link] })
+    }
+
+    /// How many sites have them, each counted in each process.
+    pub fn sites(&self) -> usize {
+        self.links.iter().map(|link| link.sites).sum()
     }
 
     /// Whether there are none.
@@ -88,11 +94,11 @@ impl Programs {
                 Mechanism::Single => sites.iter().map(|site| self.attach_single(role, target, site)).collect(),
             };
             match attached {
-                Ok(attached) => links.extend(attached.into_iter().map(|link| PlacedLink {
-                    pid,
-                    _link: link,
-                    _share: share.clone(),
-                })),
+                Ok(attached) => {
+                    let sites = sites.len() / attached.len();
+                    let placed = |link| PlacedLink { pid, sites, _link: link, _share: share.clone() };
+                    links.extend(attached.into_iter().map(placed));
+                }
                 Err(source) if is_errno(&source, libc::ESRCH) => {}
                 Err(source) => return Err(failed(source)),
             }

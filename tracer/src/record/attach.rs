@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rtrace_bpf::journal::Probed;
 use rtrace_bpf::wire::{
@@ -29,8 +29,7 @@ use rtrace_symbolizer::lines::Lines;
 
 use crate::host;
 use crate::record::fuse::Fuse;
-use crate::record::overhead::CpuMeter;
-use crate::record::pauses::{Pauses, timed};
+use crate::record::pauses::{Busy, Pace, Pauses, timed};
 use crate::stubs::Stubs;
 use crate::target::code::Spot;
 use crate::target::files::Pinned;
@@ -50,10 +49,6 @@ const CLOSED_TOGETHER: usize = 12;
 /// Links that are closed at a time while the program should not hit them any more, or where they are many: for each
 /// the kernel takes out a few sites, and then waits for a grace period of RCU, which all wait for together.
 const CLOSED_SOON: usize = 256;
-
-/// Where processes are left alone between links that are closed, some are closed together for which the kernel takes so long:
-/// each waits for a grace period, too, whatever it has.
-const TAKEN_AT_ONCE: Duration = Duration::from_millis(5);
 
 /// Probes in place. Dropping them takes them out.
 #[derive(Default)]
@@ -301,23 +296,28 @@ pub fn detach(probes: Vec<Probes>) {
     detach_links(probes.into_iter().flat_map(Probes::into_links).collect());
 }
 
-/// Takes probes out of these processes, in this order, some at a time. Who does not run does not wait for a lock: the
-/// busier the processes are, the longer are the pauses.
+/// Takes probes out of these processes, in this order and at this pace. Each link waits for a grace period once its sites are
+/// gone; meanwhile the next are taken out.
 pub fn detach_slowly(probes: Vec<Probes>, pids: &[u32], pauses: Pauses) {
-    let mut links: Vec<Probes> = probes.into_iter().flat_map(Probes::into_links).collect();
-    let (mut together, mut meter) = (CLOSED_TOGETHER, CpuMeter::default());
-    meter.since_last(pids);
-    let mut measured = Instant::now();
-    while !links.is_empty() {
-        let rest = links.split_off(together.min(links.len()));
-        let begin = Instant::now();
-        let worked = close(std::mem::replace(&mut links, rest), CLOSED_SOON);
-        let used = Duration::from_nanos(meter.since_last(pids));
-        let busy = used.div_duration_f64(std::mem::replace(&mut measured, Instant::now()).elapsed());
-        let taken = worked.mul_f64(busy.min(1.0));
-        thread::sleep(pauses.after(taken).saturating_sub(begin.elapsed()));
-        together = if taken < TAKEN_AT_ONCE { together * 2 } else { together / 2 }.clamp(1, CLOSED_SOON);
-    }
+    let links: Vec<Probes> = probes.into_iter().flat_map(Probes::into_links).collect();
+    let threads = links.len().min(CLOSED_SOON);
+    let rest = Mutex::new((links.into_iter(), Pace::new(pauses, pids)));
+    let rest = || rest.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = || {
+        let (links, pace) = &mut *rest();
+        let link = links.next()?;
+        let (expected, pause) = pace.begin(link.sites());
+        Some((link, expected, pause))
+    };
+    let close_some = || {
+        while let Some((link, expected, pause)) = next() {
+            thread::sleep(pause);
+            let sites = link.sites();
+            let (_, worked) = timed(|| drop(link));
+            rest().1.end(sites, expected, worked);
+        }
+    };
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(close_some))));
 }
 
 /// Takes out links, some at a time: the kernel takes out the sites of each one by one, for which it lets only one thread
@@ -407,7 +407,7 @@ pub fn attach(
 ) -> Result<Attachment, Error> {
     describe(programs, plan)?;
     let mut attachment = Attachment::default();
-    let pauses = fuse.as_ref().map(Fuse::pauses);
+    let mut pauses = fuse.as_ref().map(|fuse| (fuse.pauses(), Busy::new(pids)));
     // Regions whose probes went with those of others.
     let (mut innocent, mut closing) = (HashSet::new(), Closing::default());
     for (index, planned_library) in plan.libraries.iter().enumerate() {
@@ -462,8 +462,8 @@ pub fn attach(
                 placing.stubs(stub_of)?;
                 attachment.keep(placing, &Arc::new(Pinned::open(&path, None)?), &library);
             }
-            let Some(fuse) = &mut fuse else { continue };
-            fuse.pauses().watched(worked, || {
+            let Some((fuse, (pauses, busy))) = fuse.as_mut().zip(pauses.as_mut()) else { continue };
+            pauses.watched(worked.mul_f64(busy.part()), || {
                 let placed = attachment.throttleable.iter().filter(|of| of.is_placed).map(|of| &of.region);
                 let costly = fuse.too_costly(placed);
                 innocent.extend(attachment.take_out(&costly, &mut closing));
@@ -477,7 +477,10 @@ pub fn attach(
     for of_file in again.chunk_by(|a, b| Arc::ptr_eq(&a.file, &b.file)) {
         for group in of_file.chunks(MOST_TOGETHER) {
             let place = || place_again(programs, pids, group);
-            placed_again.push(if let Some(pauses) = pauses { pauses.around(place) } else { place() }?);
+            placed_again.push(match &mut pauses {
+                Some((pauses, busy)) => pauses.around(busy, place),
+                None => place(),
+            }?);
         }
     }
     for Attachment { placed, probes, .. } in placed_again {

@@ -20,7 +20,7 @@ use rtrace_symbolizer::modules;
 use super::{FileId, ReturnSites};
 use crate::record::callers::{CallerFile, LoadedFiles};
 use crate::record::gate::Execution;
-use crate::record::pauses::Pauses;
+use crate::record::pauses::{Busy, Pauses};
 use crate::target;
 
 /// Sites that are placed before anybody has met them, at most: the kernel takes 5 us to place one and 7 us to take
@@ -208,12 +208,12 @@ impl ReturnSites<'_> {
         }
         self.want_calls(pid, program, files.iter().collect(), MOST_AHEAD);
         let until = Instant::now() + time;
-        let mut most = BATCH;
+        let (mut most, mut busy) = (BATCH, Busy::new(std::slice::from_ref(&pid)));
         while Instant::now() < until
             && let Some(wanted) = self.ahead.next_of(pid, most)
         {
             if let Some(pauses) = pauses {
-                pauses.around(|| self.place_wanted(&wanted))?;
+                pauses.around(&mut busy, || self.place_wanted(&wanted))?;
             } else {
                 let begin = Instant::now();
                 self.place_wanted(&wanted)?;
