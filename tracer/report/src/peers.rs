@@ -22,33 +22,33 @@ use super::table::{Column, Datum, SUM, Shown, Table};
 type Pair = (u32, u32);
 
 /// The thread and the number of a call.
-type CallKey = (LocationId, u64);
+type PeerCall = (LocationId, u64);
 
 /// The messages, and what the calls that are visited say of them.
 pub(super) struct Peers {
     events: HashMap<RegionId, FunctionEvent>,
     pairs: Vec<Pair>,
     /// By the call that began to send: when the call that received began, and the bytes if they are known.
-    sent: Ends<(Timestamp, Option<u64>)>,
+    sent: PeerEnds<(Timestamp, Option<u64>)>,
     /// By the calls that returned with a message or probed for it: when the call that sent it began.
-    received: Ends<Timestamp>,
+    received: PeerEnds<Timestamp>,
     sums: HashMap<RowId, MessageSums>,
     gaps: MessageGaps,
 }
 
-/// Ends of messages by their calls: each with its row, and when the other end began.
-struct Ends<T>(Vec<(CallKey, RowId, T)>);
+/// PeerEnds of messages by their calls: each with its row, and when the other end began.
+struct PeerEnds<T>(Vec<(PeerCall, RowId, T)>);
 
-impl<T: Copy> Ends<T> {
+impl<T: Copy> PeerEnds<T> {
     /// Of rows that are in order; those of a call come by what `order` says.
-    fn new<K: Ord>(mut ends: Vec<(CallKey, RowId, T)>, rows: &[RowId], order: impl Fn(RowId, T) -> K) -> Ends<T> {
+    fn new<K: Ord>(mut ends: Vec<(PeerCall, RowId, T)>, rows: &[RowId], order: impl Fn(RowId, T) -> K) -> PeerEnds<T> {
         ends.iter_mut().for_each(|end| end.1 = rows[end.1 as usize]);
         ends.sort_unstable_by_key(|&(call, row, end)| (call, order(row, end)));
         ends.shrink_to_fit();
-        Ends(ends)
+        PeerEnds(ends)
     }
 
-    fn of(&self, call: CallKey) -> &[(CallKey, RowId, T)] {
+    fn of(&self, call: PeerCall) -> &[(PeerCall, RowId, T)] {
         let from = self.0.partition_point(|end| end.0 < call);
         let of_call = &self.0[from..];
         &of_call[..of_call.partition_point(|end| end.0 == call)]
@@ -90,15 +90,15 @@ impl Peers {
         Ok(Peers {
             events: trace.regions().iter().filter_map(|region| Some((region.id, region.event?))).collect(),
             pairs: numbers.into_keys().collect(),
-            sent: Ends::new(sent, &rows, |row, end| (row, end)),
-            received: Ends::new(received, &rows, |row, sent| (sent, row)),
+            sent: PeerEnds::new(sent, &rows, |row, end| (row, end)),
+            received: PeerEnds::new(received, &rows, |row, sent| (sent, row)),
             sums: HashMap::new(),
             gaps,
         })
     }
 
     /// The row of a call that sends, by its first message.
-    pub(super) fn key(&self, call: Option<CallKey>) -> RowId {
+    pub(super) fn key(&self, call: Option<PeerCall>) -> RowId {
         call.and_then(|call| self.sent.of(call).first()).map_or(HIDDEN, |&(_, row, _)| row)
     }
 
