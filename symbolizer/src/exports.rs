@@ -100,6 +100,11 @@ impl Image {
         self.functions(true)
     }
 
+    /// Whether the file, or its debug file, has the names of functions that it does not export.
+    pub fn has_all_names(&self) -> bool {
+        matches!(SymbolTable::full(self), Ok(Some(_)))
+    }
+
     fn functions(&self, takes_all: bool) -> Result<Exports, Error> {
         let mut collector = Collector::new(self);
         if let Some(table) = SymbolTable::dynamic(self)? {

@@ -52,7 +52,8 @@ impl Error {
     }
 }
 
-/// What the user should know of what was asked for: libraries that are not known yet, patterns that match nothing.
+/// What the user should know of what was asked for: libraries that are not known yet, patterns that match nothing,
+/// libraries without the names that are asked for.
 ///
 /// # Errors
 /// No pattern matches, or nothing is left of what matches.
@@ -62,7 +63,11 @@ pub fn check(target: &Target, options: &PlanOptions) -> Result<Vec<String>, Erro
         Err(_) if !target.awaited.is_empty() => Vec::new(),
         checked => checked?,
     };
-    Ok(target.remarks.iter().cloned().chain(unmatched).collect())
+    let nameless = target.libraries.iter().filter(|source| options.statics && !source.image.has_all_names());
+    let nameless = named(nameless);
+    let stripped = (!nameless.is_empty())
+        .then(|| format!("--static: only exported functions of {nameless} are known; their symbols may be installed"));
+    Ok(target.remarks.iter().cloned().chain(unmatched).chain(stripped).collect())
 }
 
 fn check_patterns(libraries: &[LibrarySource], options: &PlanOptions) -> Result<Vec<String>, Error> {

@@ -71,8 +71,8 @@ pub enum Error {
     NoFunctions {
         /// The file.
         path: String,
-        /// Where debug files with its symbols were looked for.
-        places: Vec<PathBuf>,
+        /// Where debug files with its symbols were looked for; none where it has all symbols.
+        places: Option<Vec<PathBuf>>,
     },
     /// A process executes the code of a file elsewhere than where it maps the file.
     #[error("failed to trace `{}` in process {pid}: the process executes its code elsewhere, where the kernel takes no probes", escape(&.path.display().to_string()))]
@@ -101,7 +101,10 @@ impl Error {
                 let near = if near.is_empty() { String::new() } else { format!("did you mean {}? ", near.join(", ")) };
                 Some(format!("{near}A library that is loaded later is named by its path, the program itself by `exe`"))
             }
-            Error::NoFunctions { places, .. } => {
+            Error::NoFunctions { places: None, .. } => {
+                Some("it has all its symbols, and none is a function's: it holds data alone".to_owned())
+            }
+            Error::NoFunctions { places: Some(places), .. } => {
                 let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
                 let looked = if places.is_empty() { "it names no debug file".to_owned() } else { places.join(", ") };
                 Some(format!(
@@ -235,7 +238,8 @@ fn any_function(libraries: &[LibrarySource]) -> Result<(), Error> {
     match libraries.first() {
         Some(first) if libraries.iter().all(|source| source.exports.is_empty()) => {
             let path = first.library.path.clone();
-            let places = debug_places(Path::new(&path), &first.image);
+            let is_stripped = !first.image.has_all_names();
+            let places = is_stripped.then(|| debug_places(Path::new(&path), &first.image));
             Err(Error::NoFunctions { path, places })
         }
         _ => Ok(()),
