@@ -17,6 +17,9 @@ const FOLDERS: [&str; 1] = ["/usr/lib/x86_64-linux-gnu/openmpi/include"];
 /// OpenBLAS declares these to return a number, and the reference implementation to return nothing.
 const SUBROUTINES: [&str; 5] = ["getrf_", "getrs_", "gesv_", "potrf_", "potri_"];
 
+/// Headers of these come with no package of Debian.
+const APART: [&str; 3] = ["cublas", "cufft", "nccl"];
+
 fn compiled(folder: &Path, source: &str) -> Output {
     compiled_with(folder, source, &FOLDERS)
 }
@@ -51,12 +54,19 @@ fn prototypes_are_those_of_the_headers() {
             writeln!(source, "#include <{}>", header.as_str().unwrap()).unwrap();
         }
         if !compiled(folder.path(), &source).status.success() {
-            println!("skipped: the headers of {name} are not installed");
+            let kind = if APART.contains(&name) { "not here" } else { "skipped" };
+            println!("{kind}: the headers of {name} are not installed");
             continue;
         }
         let dialect = table.dialect(|_| true);
         for ctype in raw.get("types").and_then(|types| types.as_table()).into_iter().flatten() {
             layout(ctype.0, &dialect.types[ctype.0], &mut source);
+            // A name of the table alone, for what differs between variants.
+            if let Some(meaning) = ctype.1.as_str()
+                && !compiled(folder.path(), &format!("{source}typedef {} known;\n", ctype.0)).status.success()
+            {
+                writeln!(source, "typedef {meaning} {};", ctype.0).unwrap();
+            }
         }
         let mut declared = 0;
         for (alias, entry) in table.entries() {
