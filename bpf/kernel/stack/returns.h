@@ -304,6 +304,9 @@ rt_rare u32 rt_search_left_return(const struct rt_hit *given)
 		return RT_NONE;
 	for (i = 0; i < RT_LEFT_MAX; i++) {
 		frame = &left->call[i].frame;
+		/* What a jump was seen to leave is over, unless nothing else returns here. */
+		if (frame->tails == RT_TAILS_JUMPED && !frame->rise && !given->is_fixed)
+			continue;
 		if (frame->id > youngest && rt_returns_here(given, frame) && rt_is_intact(frame)) {
 			youngest = frame->id;
 			place = i;

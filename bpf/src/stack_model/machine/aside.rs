@@ -17,7 +17,11 @@ impl Machine {
     pub(super) fn end_aside(&mut self, slot: u64, word: u64) -> bool {
         let is_meant = |&index: &usize| {
             let call = &self.calls[index];
-            call.is_aside && call.slot == slot && call.returns_to(slot, word) && !self.is_overwritten(index)
+            call.is_aside
+                && !call.is_jumped
+                && call.slot == slot
+                && call.returns_to(slot, word)
+                && !self.is_overwritten(index)
         };
         let meant: Vec<usize> = (0..self.calls.len()).rev().filter(is_meant).collect();
         self.end_unknown(&meant);
