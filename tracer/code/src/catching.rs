@@ -16,6 +16,12 @@ use crate::text::Text;
 const RETURN_TWICE: [&str; 8] =
     ["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "getcontext", "vfork", "__vfork"];
 
+/// `lea REGISTER, [rip + NUMBER]` up to the number.
+const LEA: [u8; 3] = [0x48, 0x8d, 0x05];
+
+/// The bits of its prefix and of its operands that say which register.
+const LEA_ANY: [u8; 2] = [0x04, 0x38];
+
 /// The functions of a file that may.
 pub struct Catching {
     /// Ranges of code by file offset, sorted.
@@ -28,12 +34,15 @@ struct FunctionRange {
     start: u64,
     end: u64,
     catches: bool,
+    /// Control may come into its middle by a jump from anywhere.
+    lands: bool,
     /// Where what it calls returns to twice.
     twice: Vec<u64>,
 }
 
 impl Catching {
-    /// Those that have a table for exceptions, or call what returns twice.
+    /// Those that have a table for exceptions, or call what returns twice, or take an address in the middle of code, as
+    /// compilers do for `__builtin_setjmp`.
     pub fn of(image: &Image) -> Catching {
         let slots = image.slots();
         let twice = slots.iter().filter(|slot| RETURN_TWICE.contains(&slot.name)).map(|slot| slot.address);
@@ -47,11 +56,13 @@ impl Catching {
                     [frame.start, frame.end].map(|end| calls.partition_point(|&address| address <= end)).into();
                 calls[from..to].iter().map(|address| start + (address - frame.start)).collect::<Vec<u64>>()
             };
-            let catches = frame.has_lsda || !within(&calls.possible).is_empty();
+            let lands = takes_label(image, &frames, frame);
+            let catches = frame.has_lsda || lands || !within(&calls.possible).is_empty();
             Some(FunctionRange {
                 start,
                 end: start + (frame.end - frame.start),
                 catches,
+                lands,
                 twice: within(&calls.confirmed),
             })
         });
@@ -90,11 +101,36 @@ impl Catching {
         self.function(offset).is_none_or(|function| function.catches)
     }
 
+    /// Whether control may come into the middle of the function at an offset by a jump from anywhere.
+    pub fn lands(&self, offset: u64) -> bool {
+        self.function(offset).is_some_and(|function| function.lands)
+    }
+
     /// The return addresses in the function at an offset of the file, as offsets, to which control may come
     /// twice. A hit there tells that what was called later is over.
     pub fn returns_twice(&self, offset: u64) -> &[u64] {
         self.function(offset).map_or(&[], |function| &function.twice)
     }
+}
+
+/// Whether a function takes the address of code that no function begins with.
+fn takes_label(image: &Image, frames: &[FrameRange], frame: &FrameRange) -> bool {
+    let length = usize::try_from(frame.end - frame.start).unwrap_or(0);
+    let code = image.code(frame.start, length).unwrap_or_default();
+    let is_label = |address: u64| {
+        let following = frames.partition_point(|other| other.start <= address);
+        // What signal handlers return to begins a byte behind its frame.
+        frames[..following].last().is_some_and(|other| (other.start + 2..other.end).contains(&address))
+    };
+    let is_fixed = image.is_fixed();
+    code.windows(LEA.len() + 4).enumerate().any(|(position, bytes)| {
+        let &[prefix, opcode, operands, ref number @ ..] = bytes else { return false };
+        let number = i32::from_le_bytes(number.try_into().unwrap_or_default());
+        let behind = frame.start + (position + bytes.len()) as u64;
+        let is_lea = [prefix & !LEA_ANY[0], opcode, operands & !LEA_ANY[1]] == LEA;
+        (is_lea && is_label(behind.wrapping_add_signed(number.into())))
+            || (is_fixed && is_label(u64::from(number.cast_unsigned())))
+    })
 }
 
 /// The sorted addresses to which calls return.
@@ -155,6 +191,26 @@ mod tests {
         int forks(void) { if (vfork() == 0) _exit(0); other(); if (_setjmp(buffer)) return 1; return 0; }
         int none(void) { other(); return 2; }
     ";
+
+    #[test]
+    fn jumps_into_the_middle_of_a_function_are_foreseen() {
+        const SOURCE: &str = "
+            static void *landing[5]; static int (*volatile hook)(void); static volatile int left;
+            __attribute__((noipa)) int lands(void) { if (__builtin_setjmp(landing)) return left += 1; hook(); return left; }
+            __attribute__((noipa)) int none(void) { hook(); return left; }
+            __attribute__((noipa)) int takes(void) { hook = none; return hook(); }
+            int main(void) { return lands() + takes(); }";
+        for flags in [&["-fPIC", "-shared"][..], &["-no-pie"], &["-pie", "-fPIE"]] {
+            let Some(image) = crate::testing::compile("c", SOURCE, flags) else { return };
+            let catching = Catching::of(&image);
+            let functions = image.exports().unwrap().functions;
+            for (name, expected) in [("lands", true), ("none", false), ("takes", false), ("main", false)] {
+                let function = functions.iter().find(|function| function.name == name).unwrap();
+                assert_eq!(catching.lands(function.file_offset), expected, "{name} with {flags:?}");
+                assert_eq!(catching.contains(function.file_offset), expected, "{name} with {flags:?}");
+            }
+        }
+    }
 
     #[test]
     fn calls_of_what_returns_twice_are_found() {

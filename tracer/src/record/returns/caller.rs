@@ -134,10 +134,11 @@ impl Callers {
 
     fn arrival_in(&self, id: FileId, part: &Part, offset: u64, keeps: Option<Keeps>) -> Arrival {
         let Some(code) = self.code(id, part, offset) else { return Arrival::Impossible };
+        let at_once = || arrival::at_return_address(code, &self.emulation).map_or(Arrival::Impossible, Arrival::Site);
         let arrival = |keeps| match arrival::arrival(code, &self.emulation, keeps) {
-            Arrival::Skip { .. } if self.catches(id, offset) => {
-                arrival::at_return_address(code, &self.emulation).map_or(Arrival::Impossible, Arrival::Site)
-            }
+            Arrival::Skip { .. } if self.catches(id, offset) => at_once(),
+            // What jumps into the function may come to a site further down.
+            Arrival::Site(site) if site.distance > 0 && self.lands(id, offset) => at_once(),
             arrival => arrival,
         };
         let readable = keeps.unwrap_or(Keeps::READABLE).and(self.keeps);
@@ -156,6 +157,11 @@ impl Callers {
     /// Whether the function at this offset of a file may get control back without a return.
     pub fn catches(&self, id: FileId, offset: u64) -> bool {
         self.catching(id).is_none_or(|catching| catching.contains(offset))
+    }
+
+    /// Whether control may come into the middle of the function at this offset of a file by a jump from anywhere.
+    fn lands(&self, id: FileId, offset: u64) -> bool {
+        self.catching(id).is_some_and(|catching| catching.lands(offset))
     }
 
     /// The return addresses in the function at this offset of a file to which control may come twice.
