@@ -31,8 +31,8 @@
  * a coroutine's stack may lie within that of the thread. So may one whose hooked return the kernel has not told of: a
  * signal may come on the way of it. So the last ones are kept aside (struct rt_left), and a return to the
  * place of one of them ends it after all, or, where others return there, too, without a known end; else it is recorded as
- * unwound when it was left. It cannot return any more once a function enters there. If one returns that lay on the thread's own stack, other stacks lie in
- * that: from then on it is as any mapping that they share.
+ * unwound when it was left. It cannot return any more once a function enters there. If one returns, or may have, that lay
+ * on the thread's own stack, other stacks lie in that: from then on it is as any mapping that they share.
  *
  * A jump back to the first instruction of the function that is running hits its entry probe, too. Such a lap has the
  * slot, the return address and the function of a frame that is open. Where the return of that frame could not be missed,

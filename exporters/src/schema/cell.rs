@@ -139,9 +139,9 @@ cells! {
             list.resize(HISTOGRAM_BUCKETS, 0);
             list.try_into().unwrap_or([0; HISTOGRAM_BUCKETS])
         }).collect());
-    // 0 stands for none.
     Vec<Inlined>: cells => write_rows(cells), columns, name => read_rows(columns, name);
     Vec<SymbolName>: cells => write_rows(cells), columns, name => read_rows(columns, name);
+    // 0 stands for none.
     Option<PathId>: cells => column::int32(cells.map(|path| path.map_or(0, |path| path.0))),
         columns, name => Ok(columns.int32(name)?.into_iter().map(|id| (id != 0).then_some(PathId(id))).collect());
     // Words, because a person reads `unwound` better than 1 and a dictionary makes both as small.
