@@ -95,15 +95,17 @@ pub fn of_process_again(pid: u32, known: &[Module]) -> Result<Vec<Module>, Error
     let space = AddressSpace::of(pid)?;
     let known: HashMap<_, _> = known.iter().map(|module| ((module.device, module.inode), module)).collect();
     let is_same = |known: &&&Module, now: &Module| known.pid == pid && known.mappings == now.mappings;
+    let program = fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()));
     let look = |(module, file): (Module, MappedFile<'_>)| {
         let same = known.get(&(module.device, module.inode)).filter(|known| is_same(known, &module));
-        same.map_or_else(|| look_at(module, &file), |&known| Some(known.clone()))
+        same.map_or_else(|| look_at(module, &file, program), |&known| Some(known.clone()))
     };
     Ok(group(pid, &space).into_iter().filter_map(look).collect())
 }
 
-/// The file with the numbers and the path that it has outside of the list of mappings; none if it is no ELF file.
-fn look_at(mut module: Module, file: &MappedFile<'_>) -> Option<Module> {
+/// The file with the numbers and the path that it has outside of the list of mappings; none if it is no ELF file; `program`:
+/// the device and the inode of what the process executes.
+fn look_at(mut module: Module, file: &MappedFile<'_>, program: Option<(u64, u64)>) -> Option<Module> {
     let path = module.open_path();
     if !is_elf(&path) {
         return None;
@@ -117,20 +119,19 @@ fn look_at(mut module: Module, file: &MappedFile<'_>) -> Option<Module> {
         fs::metadata(in_root(module.pid, path))
             .is_ok_and(|found| (found.dev(), found.ino()) == (module.device, module.inode))
     };
-    let started = started_as(&module).filter(is_it);
+    let is_program = program == Some((module.device, module.inode));
+    let started = is_program.then(|| started_as(module.pid)).flatten().filter(is_it);
     module.path = started.or_else(|| file.other_paths().find(is_it)).unwrap_or(file.path());
     Some(module)
 }
 
-/// The path by which the process was started, if this is its program. People know the program by that path, which may be a
+/// The path by which the program of the process was started. People know the program by that path, which may be a
 /// link: Debian's `redis-server` leads to the file `redis-check-rdb`.
-fn started_as(module: &Module) -> Option<PathBuf> {
+fn started_as(pid: u32) -> Option<PathBuf> {
     const AT_EXECFN: u64 = 31;
-    let executed = fs::metadata(format!("/proc/{}/exe", module.pid)).ok()?;
-    ((executed.dev(), executed.ino()) == (module.device, module.inode)).then_some(())?;
-    let memory = fs::File::open(format!("/proc/{}/mem", module.pid)).ok()?;
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).ok()?;
     let mut bytes = [0; PATH_BYTES];
-    let read = memory.read_at(&mut bytes, auxiliary(module.pid, AT_EXECFN)?).ok()?;
+    let read = memory.read_at(&mut bytes, auxiliary(pid, AT_EXECFN)?).ok()?;
     let path = Path::new(OsStr::from_bytes(bytes[..read].split(|&byte| byte == 0).next()?));
     path.is_absolute().then(|| path.to_owned())
 }
