@@ -147,9 +147,12 @@ impl Callers {
             Arrival::Skip { .. } => arrival(self.keeps),
             arrival => arrival,
         };
+        if seen != Arrival::Impossible {
+            return seen;
+        }
         // A call has a time rather than values: a site knows which of them it comes too late for.
-        match (seen, arrival(Keeps { accesses: self.keeps.accesses, ..Keeps::default() })) {
-            (Arrival::Impossible, late @ Arrival::Site(_)) => late,
+        match arrival(Keeps { accesses: self.keeps.accesses, ..Keeps::default() }) {
+            late @ Arrival::Site(_) => late,
             _ => seen,
         }
     }
