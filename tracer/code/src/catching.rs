@@ -117,7 +117,12 @@ impl Catching {
 fn takes_label(image: &Image, frames: &[FrameRange], frame: &FrameRange) -> bool {
     let length = usize::try_from(frame.end - frame.start).unwrap_or(0);
     let code = image.code(frame.start, length).unwrap_or_default();
+    let (first, last) = (frames.first().map_or(0, |frame| frame.start), frames.last().map_or(0, |frame| frame.end));
     let is_label = |address: u64| {
+        // Most numbers are no addresses of code.
+        if !(first..last).contains(&address) {
+            return false;
+        }
         let following = frames.partition_point(|other| other.start <= address);
         // What signal handlers return to begins a byte behind its frame.
         frames[..following].last().is_some_and(|other| (other.start + 2..other.end).contains(&address))
