@@ -281,6 +281,11 @@ mod tests {
         fs::copy(fs::canonicalize("/bin/sleep").unwrap(), &file).unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         let mut started = std::process::Command::new(&link).arg("60").spawn().unwrap();
+        // It has been started before the kernel has mapped the program and told it its name.
+        let told = format!("/proc/{}/auxv", started.id());
+        while fs::read(&told).unwrap().iter().all(|&byte| byte == 0) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         let program = executable(started.id());
         let is_named = |name: &str| program.as_ref().is_ok_and(|program| program.is_named(name));
         let named = ["link", "file", "sleep"].map(is_named);
