@@ -233,6 +233,7 @@ struct {
 	enum rt_arrival_kind arrival_kind;
 	enum rt_untimed_reason untimed_reason;
 	struct rt_question question;
+	struct rt_code_change code_change;
 	enum rt_step step;
 	enum rt_loss loss;
 	enum rt_limit limit;

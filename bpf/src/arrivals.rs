@@ -7,8 +7,8 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
 use crate::error::is_errno;
 use crate::wire::{
-    self, ArrivalCode, ArrivalKey, ArrivalRecord, ContextKey, NO_REGION, OPENS, PrimedKey, QuestionRecord,
-    SiteHitsRecord, TailKey, UntimedKey, bytes_of,
+    self, ArrivalCode, ArrivalKey, ArrivalRecord, CodeChangeRecord, ContextKey, NO_REGION, OPENS, PrimedKey,
+    QuestionRecord, Record, SiteHitsRecord, TailKey, UntimedKey, bytes_of,
 };
 use crate::{Error, Programs};
 
@@ -200,17 +200,17 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::Kernel`] if the ring cannot be mapped.
-    pub fn questions(&self) -> Result<Questions<'_>, Error> {
-        let pending = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
-        let filled = std::rc::Rc::clone(&pending);
-        let mut builder = RingBufferBuilder::new();
-        let take = move |bytes: &[u8]| {
-            filled.borrow_mut().extend(wire::decode::<QuestionRecord>(bytes).ok());
-            0
-        };
-        builder.add(&self.skel.maps.questions, take).map_err(Error::kernel("map the ring of return addresses"))?;
-        let ring = builder.build().map_err(Error::kernel("map the ring of return addresses"))?;
-        Ok(Questions { ring, pending })
+    pub fn questions(&self) -> Result<Tidings<'_, QuestionRecord>, Error> {
+        Tidings::read(&self.skel.maps.questions)
+    }
+
+    /// A reader of what threads are about to do to code. There may be several: each takes what no other one has taken, as long
+    /// as they do so in turn.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if the ring cannot be mapped.
+    pub fn code_changes(&self) -> Result<Tidings<'_, CodeChangeRecord>, Error> {
+        Tidings::read(&self.skel.maps.code_changes)
     }
 
     /// Tells the kernel side when this site was last taken out, before it is placed.
@@ -303,13 +303,13 @@ pub(crate) fn write_all<K: wire::Record, V: wire::Record>(
     }
 }
 
-/// Return addresses of which the kernel side knows nothing.
-pub struct Questions<'a> {
+/// What the kernel side tells in a ring of its own.
+pub struct Tidings<'a, R> {
     ring: RingBuffer<'a>,
-    pending: std::rc::Rc<std::cell::RefCell<Vec<QuestionRecord>>>,
+    pending: std::rc::Rc<std::cell::RefCell<Vec<R>>>,
 }
 
-impl AsFd for Questions<'_> {
+impl<R> AsFd for Tidings<'_, R> {
     /// It can be read while there are some.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring keeps its descriptor open.
@@ -317,13 +317,26 @@ impl AsFd for Questions<'_> {
     }
 }
 
-impl Questions<'_> {
-    /// Those that there are.
+impl<'a, R: Record + 'a> Tidings<'a, R> {
+    fn read(map: &'a dyn MapCore) -> Result<Tidings<'a, R>, Error> {
+        let pending = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let filled = std::rc::Rc::clone(&pending);
+        let mut builder = RingBufferBuilder::new();
+        let take = move |bytes: &[u8]| {
+            filled.borrow_mut().extend(wire::decode::<R>(bytes).ok());
+            0
+        };
+        builder.add(map, take).map_err(Error::kernel("map a ring"))?;
+        let ring = builder.build().map_err(Error::kernel("map a ring"))?;
+        Ok(Tidings { ring, pending })
+    }
+
+    /// What there is.
     ///
     /// # Errors
     /// [`Error::Kernel`] if the ring cannot be read.
-    pub fn take(&mut self) -> Result<Vec<QuestionRecord>, Error> {
-        self.ring.consume().map_err(Error::kernel("read the ring of return addresses"))?;
+    pub fn take(&mut self) -> Result<Vec<R>, Error> {
+        self.ring.consume().map_err(Error::kernel("read a ring"))?;
         Ok(std::mem::take(&mut *self.pending.borrow_mut()))
     }
 }

@@ -1,10 +1,13 @@
 //! What is said of the machine, its clocks, and its scheduler.
 
 use std::ffi::{OsStr, OsString, c_int};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use rtrace_model::{CallCost, ClockAnchor, Header, Percent, Timestamp, text_of};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
@@ -115,6 +118,23 @@ pub fn run_anywhere() {
         // Else it stays where it is.
         let _ = sched_setaffinity(None, &cpus);
     }
+}
+
+/// Every other CPU that rtrace may use, and those between them; none where there is no choice.
+pub fn halves_of_cpus() -> Option<[CpuSet; 2]> {
+    let allowed = allowed_cpus().filter(|allowed| allowed.count() > 1)?;
+    let mut halves = [CpuSet::new(), CpuSet::new()];
+    let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    cpus.enumerate().for_each(|(number, cpu)| halves[number % 2].set(cpu));
+    Some(halves)
+}
+
+/// Waits until one of these can be read.
+pub fn wait<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>, patience: Duration) {
+    let mut descriptors: Vec<_> =
+        descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
+    // A signal only makes the wait shorter.
+    let _ = poll(&mut descriptors, Timespec::try_from(patience).ok().as_ref());
 }
 
 /// The CPUs that rtrace may use: those of the first thread that ever asks.

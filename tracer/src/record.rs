@@ -25,3 +25,4 @@ pub mod signatures;
 pub(crate) mod source;
 pub mod stale;
 pub(crate) mod values;
+pub(crate) mod writers;

@@ -493,7 +493,7 @@ impl Ready<'_> {
         let late_loads = LateLoads::beyond(&plan, &basis.options.libraries, basis.plan_options.clone(), tells_mappings)
             .with_values(basis.book.clone(), basis.program.pids())
             .telling(mapped);
-        recorder::record(loaded, &plan, &setup, Extras { late_loads, samplers }, sinks, stop, || {
+        recorder::record(loaded, &plan, &setup, Extras { late_loads, samplers, sinks }, stop, || {
             let released = waiting.map(Waiting::release).transpose();
             armed(released.with_context(|| match basis.program {
                 TracedProgram::Command(words) => failed_to_run(words),

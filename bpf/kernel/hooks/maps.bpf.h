@@ -135,7 +135,7 @@ struct rt_patience {
 struct rt_patience for_sites = { .longest = 3000000 };
 /* For the probes of a child; 0: they take longer than that. */
 struct rt_patience for_children;
-/* Until there are no probes in code that is made writable; 0: nobody takes them out. */
+/* Until user space is about to stop who makes code writable; 0: nobody does. */
 struct rt_patience for_writers;
 /* Threads that wait now, and of these, those that make code writable. */
 volatile u32 waiting;
@@ -157,7 +157,7 @@ HASH_MAP(traced, u32, struct rt_process, 1 << 16);
 /* By process id: the children of which user space has not heard yet, or that get their probes just now. */
 HASH_MAP(unlinked, u32, u32, 1 << 16); /* enum rt_unlinked */
 
-/* By thread: whether there are still probes in the code that it makes writable. */
+/* By thread that makes code writable: whether it has to wait. */
 HASH_MAP(writers, u32, u32, 1 << 16);
 
 /*
@@ -177,6 +177,12 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 18);
 } questions SEC(".maps");
+
+/* What threads are about to do to code. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 16);
+} code_changes SEC(".maps");
 
 /* By return site. */
 struct {

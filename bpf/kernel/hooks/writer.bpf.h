@@ -61,24 +61,27 @@ static long wait_for_writer_step(u32 step, void *context)
 }
 
 /* Not static, as above. */
-__noinline int change_code(u64 address, u64 length, u32 space, bool is_sealed)
+__noinline int change_code(u64 address, u64 length, bool is_sealed)
 {
 	struct rt_wait wait = { .writer = (u32)bpf_get_current_pid_tgid() };
-	struct rt_question *question;
+	struct rt_code_change *change;
 	u32 *has_probes, yes = 1;
 
 	if (!has_such(address, address + length, is_sealed ? IS_NO_CODE : IS_CODE))
 		return 0;
 	bpf_map_update_elem(&writers, &wait.writer, &yes, BPF_ANY);
-	question = new_question(address, current_process(), space);
-	if (!question) {
+	change = bpf_ringbuf_reserve(&code_changes, sizeof(*change), 0);
+	if (!change) {
 		count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 		return 0;
 	}
-	question->kind = is_sealed ? RT_QUESTION_SEALED : RT_QUESTION_WRITER;
-	question->length = length;
-	question->thread = wait.writer;
-	bpf_ringbuf_submit(question, BPF_RB_FORCE_WAKEUP);
+	change->address = address;
+	change->length = length;
+	change->pid = current_process();
+	change->thread = wait.writer;
+	change->is_sealed = is_sealed;
+	change->reserved = 0;
+	bpf_ringbuf_submit(change, BPF_RB_FORCE_WAKEUP);
 	/*
 	 * Where all CPUs are taken by who waits, nobody gets an answer. Who waits for a site makes room: that costs a time
 	 * at most, but to go on here with a probe in the code would change what the program does.
@@ -102,15 +105,13 @@ static __always_inline void on_writer(bool is_second)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	u32 pid, thread = task->pid;
-	struct rt_process *process;
 
 	if ((regs->orig_ax != MPROTECT && regs->orig_ax != PKEY_MPROTECT) || !(regs->dx & (PROT_WRITE | PROT_EXEC)))
 		return;
 	pid = process_of(task);
-	process = bpf_map_lookup_elem(&traced, &pid);
-	if (!process || (is_second && !bpf_map_delete_elem(&writers, &thread)))
+	if (!bpf_map_lookup_elem(&traced, &pid) || (is_second && !bpf_map_delete_elem(&writers, &thread)))
 		return;
-	change_code(regs->di, regs->si, process->space, !(regs->dx & PROT_WRITE));
+	change_code(regs->di, regs->si, !(regs->dx & PROT_WRITE));
 	if (is_second)
 		bpf_map_delete_elem(&writers, &thread);
 }

@@ -249,8 +249,6 @@ enum rt_question_kind {
 	RT_QUESTION_SITE = 1, /* the same with a probe there: too many callers that only return, one above the other */
 	RT_QUESTION_NONE = 2, /* nothing: it was primed */
 	RT_QUESTION_INTERIM = 3, /* a probe there, though the caller only returns: it does so to where no probe is yet */
-	RT_QUESTION_WRITER = 4, /* no probes there: it is no return address, but code that a thread makes writable */
-	RT_QUESTION_SEALED = 5, /* the probes back there: a thread makes it code again that nobody can write to */
 };
 
 /* A return address that a process has met. */
@@ -262,8 +260,15 @@ struct rt_question {
 	u32 parent; /* of a process that was forked; of one that has lost its probes itself */
 	enum rt_question_kind kind;
 	struct rt_primed_key place; /* of the address; without an inode: in no file, or not looked up */
-	u64 length; /* of code that is made writable, or no longer writable, in bytes */
-	u32 thread; /* that does so */
+};
+
+/* A thread is about to make code writable, or code of what is writable. */
+struct rt_code_change {
+	u64 address;
+	u64 length; /* bytes */
+	u32 pid;
+	u32 thread;
+	u32 is_sealed; /* nobody can write to it any more */
 	u32 reserved;
 };
 
@@ -656,7 +661,8 @@ _Static_assert(sizeof(struct rt_path_counts) == 128, "counts of a path");
 _Static_assert(sizeof(struct rt_path) == 480, "path");
 _Static_assert(sizeof(struct rt_arrival_key) == 16, "key of a return address");
 _Static_assert(sizeof(struct rt_primed_key) == 24, "key of a return address in a file");
-_Static_assert(sizeof(struct rt_question) == 72, "record of a return address");
+_Static_assert(sizeof(struct rt_question) == 56, "record of a return address");
+_Static_assert(sizeof(struct rt_code_change) == 32, "record of a change of code");
 _Static_assert(sizeof(struct rt_call_count) == 16, "counted calls");
 _Static_assert(RT_FRAMES == RT_FRAMES_NEAR + RT_FRAMES_FAR, "frames of a thread");
 

@@ -21,7 +21,6 @@ use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, UnwindTables};
 
 use crate::host;
-use crate::record::returns::wait;
 use crate::target::address_spaces::{self, AddressSpaces};
 use crate::target::python::{Python, PythonLine};
 
@@ -199,7 +198,7 @@ impl<'a> Contexts<'a> {
         loop {
             let is_last = is_over.load(Ordering::Relaxed);
             if !is_last {
-                wait([ring.as_fd()].into_iter(), PATIENCE);
+                host::wait([ring.as_fd()].into_iter(), PATIENCE);
             }
             let (walked, bad_records) = ring.take()?;
             if self.mapped.was_any_forgotten() {

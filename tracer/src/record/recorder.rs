@@ -18,7 +18,7 @@ use std::thread::ScopedJoinHandle;
 use anyhow::Context as _;
 use rtrace_bpf::Programs;
 use rtrace_code::arrival::Keeps;
-use rtrace_model::{CallCost, Definition, EventKind, ExitPolicy, Header, Item, MetricId, Region, Sink, Summary};
+use rtrace_model::{CallCost, Definition, EventKind, ExitPolicy, Header, Item, MetricId, Region, Summary};
 use rtrace_plan::Plan;
 use rtrace_symbolizer::lines::Lines;
 use rtrace_symbolizer::modules::{self, Module};
@@ -48,6 +48,7 @@ use crate::record::returns::{Exchange, ReturnSites, TIME_AHEAD};
 use crate::record::sample_stacks::SampleStacks;
 use crate::record::source::{Drained, Kinds, Rings, Source};
 use crate::record::values::{Captured, Prepared};
+use crate::record::writers::{Stoppers, Writers};
 use crate::stubs::Stubs;
 use crate::target::address_spaces::AddressSpaces;
 use crate::target::{code, descendants, memory, privilege};
@@ -69,23 +70,39 @@ pub fn record(
     plan: &Plan,
     setup: &Setup<'_>,
     extras: Extras,
-    sinks: Vec<Box<dyn Sink>>,
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
     let Loaded { mut programs, costs } = loaded;
     programs.keep_journal(setup.guard.journal()?);
-    let Extras { late_loads, mut samplers } = extras;
+    let writers = Writers::new(&programs).context("failed to watch for code that changes")?;
+    std::thread::scope(|scope| {
+        let stoppers = writers.stop_all(scope);
+        record_guarded((&programs, costs), (&writers, stoppers), plan, setup, extras, stop, armed)
+    })
+}
+
+/// The same while threads are stopped that change code in which there are probes.
+fn record_guarded(
+    (programs, costs): (&Programs, Vec<CallCost>),
+    (writers, stoppers): (&Writers<'_>, Stoppers<'_, '_>),
+    plan: &Plan,
+    setup: &Setup<'_>,
+    extras: Extras,
+    stop: &AtomicBool,
+    armed: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<Summary> {
+    let Extras { late_loads, mut samplers, sinks } = extras;
     let of_calls = setup.counters.metrics.iter().chain(setup.watches.metrics());
     let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();
     let next_metric = MetricId(u32::try_from(metrics.len()).expect("metrics are few"));
     let (governing, inbox, outbox) = Governing::new(next_metric, setup.subject.pids());
     let captured = Captured::default();
     let spaces = AddressSpaces::default();
-    let followed = Followed::new(&programs, setup.subject.pids(), setup.how.everywhere, spaces.history().clone());
-    let actions = Actions::new(&programs, &setup.how.actions, setup.how.helper_user.as_ref());
+    let followed = Followed::new(programs, setup.subject.pids(), setup.how.everywhere, spaces.history().clone());
+    let actions = Actions::new(programs, &setup.how.actions, setup.how.helper_user.as_ref());
     let mut recording = Recording {
-        programs: &programs,
+        programs,
         followed: &followed,
         setup,
         pids: setup.subject.pids().to_vec(),
@@ -97,10 +114,10 @@ pub fn record(
     let late = recording.choose_processes()?;
     let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), ..setup.at_return };
     let mut return_sites =
-        ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns(), spaces.share())?;
+        ReturnSites::new(programs, setup.emulated, keeps, plan, late_loads.patterns(), spaces.share(), writers)?;
     return_sites.place_ahead_at_most(memory::room_for_return_sites(setup.subject.pids(), memory::of_entries(plan))?);
     let tables = (programs.levels() > 0).then(|| ContextTables::read_ahead(recording.pids.clone()));
-    let admit = |limit| admission::admit(&programs, plan, setup.subject.pids(), limit);
+    let admit = |limit| admission::admit(programs, plan, setup.subject.pids(), limit);
     let admitted = recording.limit().map(admit).transpose().context("failed to attach")?;
     recording.prime(&admission::within(plan, admitted.as_ref()), &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
@@ -124,19 +141,19 @@ pub fn record(
             (answered, return_sites)
         });
         let walking = tables.map(|tables| {
-            let contexts = Contexts::new(&programs, &found, &recording.pids, tables, spaces.share());
+            let contexts = Contexts::new(programs, &found, &recording.pids, tables, spaces.share());
             scope.spawn(|| contexts.walk(&are_over))
         });
         let acting = (!setup.how.actions.is_empty()).then(|| scope.spawn(|| actions.run(&are_over)));
         let recorded = (|| {
             let feed = late_loads
-                .start(scope, spaces.history(), &recording.pids, recording.named(), &programs)
+                .start(scope, spaces.history(), &recording.pids, recording.named(), programs)
                 .context("failed to watch for new libraries")?;
-            let rings = Rings::read(scope, &programs)?;
-            let mut watching = Watching::new(&programs, setup.watches, setup.how.follow);
+            let rings = Rings::read(scope, programs)?;
+            let mut watching = Watching::new(programs, setup.watches, setup.how.follow);
             let held = recording.begin_watching(&mut watching)?;
             recording.any_runs()?;
-            let stacks = (programs.levels() > 0).then(|| SampleStacks::new(&programs, &found));
+            let stacks = (programs.levels() > 0).then(|| SampleStacks::new(programs, &found));
             let start_clock = |hertz, stacks| CpuClock::start(scope, hertz, recording.pids.clone(), stacks);
             let cpu_clock = match (setup.how.sampling, setup.how.budget) {
                 (Some(hertz), _) => Some((hertz, start_clock(hertz, stacks)?)),
@@ -164,7 +181,7 @@ pub fn record(
                 contexts: &found,
                 spaces: &spaces,
             };
-            let source = Source::new(&programs, rings, kinds, setup.how.profile.is_some(), &pipeline, &recording.pids);
+            let source = Source::new(programs, rings, kinds, setup.how.profile.is_some(), &pipeline, &recording.pids);
             programs.arm();
             announcements.event(EventKind::Armed);
             let released = armed().and_then(|()| match held {
@@ -173,7 +190,7 @@ pub fn record(
             });
             let governor = budget.map(|budget| {
                 let governor = Governor::new(GovernorContext {
-                    programs: &programs,
+                    programs,
                     followed: &followed,
                     costs: &costs,
                     budget,
@@ -188,7 +205,7 @@ pub fn record(
             let (recording, pipeline, announcements, samplers) =
                 (&recording, &pipeline, &mut announcements, &mut samplers);
             let unprobed = Vec::new();
-            let members = Members::new(&programs, &followed, &setup.how.groups);
+            let members = Members::new(programs, &followed, &setup.how.groups);
             let read_loop = ReadLoop {
                 recording,
                 pipeline,
@@ -223,6 +240,7 @@ pub fn record(
         Some(budget) => detach_slowly(probes, &pids, Pauses::at_end(budget)),
         None => detach(probes),
     }
+    stoppers.end()?;
 
     let Drained { summary: drained, mut call_sites, calls } = drained?;
     inspected?;

@@ -20,7 +20,7 @@ mod usefulness;
 mod warmth;
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use rtrace_bpf::wire::{self, QuestionCode, QuestionRecord, SiteHitsRecord};
-use rtrace_bpf::{ArrivalRule, Error, FilePlace, Probes, Programs, Questions, Since, Site, SiteHits};
+use rtrace_bpf::{ArrivalRule, Error, FilePlace, Probes, Programs, Since, Site, SiteHits, Tidings};
 use rtrace_code::arrival::{self, Keeps, ReturnProbe};
 use rtrace_code::calls::Callee;
 use rtrace_code::instruction::Emulation;
@@ -38,7 +38,6 @@ use rtrace_plan::Plan;
 pub(crate) use rtrace_symbolizer::address_space::FileId;
 use rtrace_symbolizer::modules;
 use rtrace_symbolizer::parts::FileParts;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 pub use self::ahead::TIME_AHEAD;
 use self::ahead::{Ahead, Held, MOST_AHEAD};
@@ -57,6 +56,7 @@ use crate::record::family::Followed;
 use crate::record::gate::{Execution, Gate};
 use crate::record::inspection::Turns;
 use crate::record::jump_candidates::{self, Candidate};
+use crate::record::writers::Writers;
 use crate::target::address_spaces::AddressSpaces;
 use crate::target::privilege;
 use crate::target::translators;
@@ -75,9 +75,6 @@ const FIRST_TIDY: Duration = Duration::from_millis(20);
 
 /// Return addresses about which threads ask for which sites are placed at once: they wait for that.
 const MOST_AT_ONCE: usize = 8;
-/// A thread that makes code writable waits until it is to stop, or else until its probes are gone, but not longer than that:
-/// it takes the kernel 12 us to take one out of a link and to place another one anew.
-const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
 /// What the governor and the return sites tell each other.
 #[derive(Debug, Default)]
@@ -162,6 +159,8 @@ pub struct ReturnSites<'a> {
     most_ahead: usize,
     /// Those that processes have overwritten, or may have, by file with its path in the process.
     withdrawn: HashMap<(u32, FileId), (PathBuf, Vec<u32>)>,
+    /// Threads that change code, and those of them that are stopped.
+    changing: &'a Writers<'a>,
     writers: Vec<StoppedWriter>,
     sealing: Vec<Sealing>,
     turns: Turns,
@@ -182,6 +181,7 @@ impl<'a> ReturnSites<'a> {
         plan: &Plan,
         patterns: &[String],
         spaces: AddressSpaces,
+        changing: &'a Writers<'a>,
     ) -> Result<ReturnSites<'a>, Error> {
         Ok(ReturnSites {
             programs,
@@ -202,6 +202,7 @@ impl<'a> ReturnSites<'a> {
             held: HashMap::new(),
             most_ahead: MOST_AHEAD,
             withdrawn: HashMap::new(),
+            changing,
             writers: Vec::new(),
             sealing: Vec::new(),
             turns: Turns::new(),
@@ -269,7 +270,6 @@ impl<'a> ReturnSites<'a> {
         let _ahead = host::run_at_once();
         let mut questions = self.programs.questions()?;
         let standby = Standby::beside(questions.as_fd());
-        self.programs.wait_for_writers(LONGEST_WAIT_NS);
         let mut tasks = Tasks::default();
         let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         while !is_over.load(Ordering::Relaxed) {
@@ -278,20 +278,16 @@ impl<'a> ReturnSites<'a> {
                 false if self.sealing.is_empty() && self.writers.is_empty() => PATIENCE,
                 false => SEALING_PATIENCE,
             };
-            standby.sleep(|| wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience));
+            let all = [questions.as_fd(), self.changing.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd));
+            standby.sleep(|| host::wait(all, patience));
             // Who waits has been forked before: that is among what is taken now.
             tasks.executed.extend(gate.as_ref().map(Gate::waiting).unwrap_or_default());
-            let [processes, writers, met] = self.take(&mut questions)?;
+            let [processes, met] = self.take(&mut questions)?;
             self.see_processes(processes, followed)?;
             for pid in followed.take_joined() {
                 self.see_jumps(pid, &jump_candidates::among_modules(&modules::of_process(pid).unwrap_or_default()))?;
             }
-            for code in &writers {
-                match code.kind {
-                    QuestionCode::RT_QUESTION_SEALED => self.seal(code),
-                    _ => self.see_writer(code, followed)?,
-                }
-            }
+            self.changing.take().into_iter().try_for_each(|change| self.see_change(change, followed))?;
             self.see_stopped(followed)?;
             self.see_sealed(followed)?;
             self.go_on(met, &mut tasks, followed, &mut executed)?;
@@ -310,11 +306,6 @@ impl<'a> ReturnSites<'a> {
                 self.tidy(scope, exchange)?;
                 tidy_at = Instant::now() + if self.before.is_some() { SOON_TIDY } else { TIDY_PERIOD };
             }
-        }
-        self.programs.wait_for_writers(0);
-        while !self.writers.is_empty() {
-            self.see_stopped(followed)?;
-            std::thread::sleep(SEALING_PATIENCE);
         }
         // No probes are placed any more.
         self.links.settle()?;
@@ -407,12 +398,10 @@ impl<'a> ReturnSites<'a> {
         Ok(Some(self.hold(program, loaded)))
     }
 
-    /// The processes, the code that is made writable or code again, and the return addresses of which the kernel side has told.
-    fn take(&mut self, questions: &mut Questions<'_>) -> Result<[Vec<QuestionRecord>; 3], Error> {
-        let of_writer = [QuestionCode::RT_QUESTION_WRITER, QuestionCode::RT_QUESTION_SEALED];
-        let (writers, others): (Vec<_>, Vec<_>) =
-            questions.take()?.into_iter().partition(|question| of_writer.contains(&question.kind));
-        let (processes, mut met): (Vec<_>, Vec<_>) = others.into_iter().partition(|question| question.address == 0);
+    /// The processes and the return addresses of which the kernel side has told.
+    fn take(&mut self, questions: &mut Tidings<'_, QuestionRecord>) -> Result<[Vec<QuestionRecord>; 2], Error> {
+        let (processes, mut met): (Vec<_>, Vec<_>) =
+            questions.take()?.into_iter().partition(|question| question.address == 0);
         for question in &met {
             // All others are looked up, by the numbers that the process tells.
             if question.kind == QuestionCode::RT_QUESTION_NONE
@@ -422,7 +411,7 @@ impl<'a> ReturnSites<'a> {
             }
         }
         met.retain(|question| question.kind != QuestionCode::RT_QUESTION_NONE);
-        Ok([processes, writers, met])
+        Ok([processes, met])
     }
 
     /// Takes all probes out of a process in which they would do harm; they are gone when this returns.
@@ -585,12 +574,4 @@ impl<'a> ReturnSites<'a> {
         probes.extend(self.warmth.into_iter().flat_map(Warmth::into_probes));
         probes
     }
-}
-
-/// Waits until one of these can be read.
-pub(crate) fn wait<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>, patience: Duration) {
-    let mut descriptors: Vec<_> =
-        descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
-    // A signal only makes the wait shorter.
-    let _ = poll(&mut descriptors, Timespec::try_from(patience).ok().as_ref());
 }

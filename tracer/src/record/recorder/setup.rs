@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rtrace_bpf::{LoadOptions, Mechanism, Observer, Programs};
 use rtrace_code::arrival::Keeps;
 use rtrace_code::instruction::Emulation;
-use rtrace_model::CallCost;
+use rtrace_model::{CallCost, Sink};
 
 use super::notice::TICK;
 use crate::counters::Counters;
@@ -79,6 +79,8 @@ pub struct Extras {
     pub late_loads: LateLoads,
     /// Measures processes and machine; ids of its metrics follow those of the counters.
     pub samplers: Samplers,
+    /// Who is told everything.
+    pub sinks: Vec<Box<dyn Sink>>,
 }
 
 /// The kernel side, ready for probes.

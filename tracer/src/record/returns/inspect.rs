@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use foldhash::HashSet;
 use rtrace_bpf::journal::Probed;
-use rtrace_bpf::wire::QuestionRecord;
+use rtrace_bpf::wire::CodeChangeRecord;
 use rtrace_bpf::{ArrivalRule, Error, Programs};
 use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
-use rtrace_symbolizer::modules::{self, Module};
+use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{Image, open_regular};
 
 use super::links::{Links, Placement};
@@ -24,9 +24,9 @@ use super::spaces::Spaces;
 use super::{FileId, ReturnSites};
 use crate::record::family::Followed;
 use crate::record::inspection::LostSites;
+use crate::record::writers::{ChangedCode, WriterStop};
 use crate::target::code::Spot;
 use crate::target::presence::{CodeComparison, ProcessCode};
-use crate::target::stop::ThreadStop;
 
 /// For so long at most a thread takes to make code executable once it was let go, unless it fails.
 const LONGEST_SEALING: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub(super) struct StoppedWriter {
     addresses: Range<u64>,
     /// What the process mapped before.
     modules: Arc<[Module]>,
-    stop: ThreadStop,
+    stop: WriterStop,
 }
 
 impl Sealing {
@@ -82,30 +82,37 @@ fn is_relocated(module: &Module) -> bool {
 }
 
 impl ReturnSites<'_> {
-    /// A thread makes code writable, from which all probes go before it executes anything more. It is stopped for that, as
-    /// the kernel takes out no probe as long as threads are in its way that wait for the CPU of this one. Where it cannot be
-    /// stopped, it waits there.
-    pub(super) fn see_writer(&mut self, code: &QuestionRecord, followed: &Followed<'_>) -> Result<(), Error> {
-        let QuestionRecord { pid, address, length, thread, .. } = *code;
+    /// A thread is about to make code writable, from which all probes go before it executes anything more, or code of what
+    /// was writable.
+    pub(super) fn see_change(&mut self, change: ChangedCode, followed: &Followed<'_>) -> Result<(), Error> {
+        let ChangedCode { record: CodeChangeRecord { pid, address, length, thread, is_sealed, .. }, modules, stop } =
+            change;
         let addresses = address..address.saturating_add(length);
+        if is_sealed != 0 {
+            self.sealing.push(Sealing { pid, addresses, until: Instant::now() + LONGEST_SEALING });
+            return Ok(());
+        }
         // What another thread was about to do it has done before, or does not now.
         self.sealing.retain(|other| {
             other.pid != pid || other.addresses.end <= addresses.start || addresses.end <= other.addresses.start
         });
-        // It is code until the thread goes on.
-        let modules: Arc<[Module]> = modules::of_process(pid).unwrap_or_default().into();
-        match ThreadStop::of(pid, thread) {
+        match stop {
             Some(stop) => self.writers.push(StoppedWriter { pid, addresses, modules, stop }),
-            None => self.withdraw(pid, &addresses, &modules, followed)?,
+            None => {
+                self.withdraw(pid, &addresses, &modules, followed)?;
+                self.programs.let_write(thread)?;
+            }
         }
-        self.programs.let_write(thread)
+        Ok(())
     }
 
     /// Takes all probes out of code that stopped threads have made writable, and lets them go on.
     pub(super) fn see_stopped(&mut self, followed: &Followed<'_>) -> Result<(), Error> {
         let stopped: Vec<StoppedWriter> = self.writers.extract_if(.., |writer| writer.stop.is_reached()).collect();
-        stopped.iter().try_for_each(|StoppedWriter { pid, addresses, modules, .. }| {
-            self.withdraw(*pid, addresses, modules, followed)
+        stopped.into_iter().try_for_each(|StoppedWriter { pid, addresses, modules, stop }| {
+            self.withdraw(pid, &addresses, &modules, followed)?;
+            stop.end();
+            Ok(())
         })
     }
 
@@ -135,13 +142,6 @@ impl ReturnSites<'_> {
             }
         }
         Ok(())
-    }
-
-    /// A thread is about to make code executable to which it could write.
-    pub(super) fn seal(&mut self, code: &QuestionRecord) {
-        let QuestionRecord { pid, address, length, .. } = *code;
-        let addresses = address..address.saturating_add(length);
-        self.sealing.push(Sealing { pid, addresses, until: Instant::now() + LONGEST_SEALING });
     }
 
     /// Code to which no thread can write any more gets its probes back where it is unchanged.

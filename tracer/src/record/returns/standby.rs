@@ -82,10 +82,7 @@ struct Keeper {
 impl Keeper {
     /// `None` where there is no choice between CPUs.
     fn new(state: &Arc<State>, questions: BorrowedFd<'_>) -> Option<Keeper> {
-        let allowed = host::allowed_cpus().filter(|allowed| allowed.count() > 1)?;
-        let mut halves = [CpuSet::new(), CpuSet::new()];
-        let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
-        cpus.enumerate().for_each(|(number, cpu)| halves[number % 2].set(cpu));
+        let halves = host::halves_of_cpus()?;
         let questions = questions.try_clone_to_owned().ok()?;
         let mut run_clock = libc::CLOCK_THREAD_CPUTIME_ID;
         // SAFETY: this thread is there; the call writes a number.

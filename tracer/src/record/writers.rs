@@ -1,0 +1,176 @@
+//! Threads that make code writable in which there are probes: none executes anything more before they are gone.
+//!
+//! Such a thread waits inside the kernel until it is about to be stopped, with a CPU to itself, and until then the kernel
+//! neither places nor removes a probe. So who stops it does nothing else, from before the first probe until behind the
+//! last one: two threads, on different halves of the CPUs, as the one that waits may keep either from its CPU. Probes are
+//! taken out by who answers questions, as soon as it gets to it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use rtrace_bpf::wire::CodeChangeRecord;
+use rtrace_bpf::{Error, Programs};
+use rtrace_symbolizer::modules::{self, Module};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::host;
+use crate::target::stop::ThreadStop;
+
+/// Longest wait for a thread, and so for the end.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Time between two looks at threads that are being stopped, or may go on.
+const LOOK: Duration = Duration::from_micros(100);
+
+/// A thread waits for so long at most until it is to stop, or until its probes are gone where it cannot be stopped.
+const LONGEST_WAIT_NS: u64 = 1_000_000_000;
+
+/// What a thread is about to do to code, with what its process mapped before; a thread that makes it writable is stopped
+/// behind that, if possible.
+pub struct ChangedCode {
+    /// Where, and who does so.
+    pub record: CodeChangeRecord,
+    pub modules: Arc<[Module]>,
+    pub stop: Option<WriterStop>,
+}
+
+/// A thread that stops, or has stopped.
+#[derive(Clone, Default)]
+pub struct WriterStop(Arc<StopState>);
+
+#[derive(Default)]
+struct StopState {
+    is_reached: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl WriterStop {
+    /// Whether the thread executes nothing more.
+    pub fn is_reached(&self) -> bool {
+        self.0.is_reached.load(Ordering::Acquire)
+    }
+
+    /// The thread goes on. Otherwise it does when no thread is stopped any more.
+    pub fn end(self) {
+        self.0.is_over.store(true, Ordering::Release);
+    }
+}
+
+/// What is known of threads that change code.
+pub struct Writers<'a> {
+    programs: &'a Programs,
+    /// Who holds it takes what the kernel side tells.
+    changes: Mutex<Vec<ChangedCode>>,
+    /// Can be read while there are some.
+    has_changes: OwnedFd,
+    is_over: AtomicBool,
+}
+
+/// Threads that stop others; these go on when this goes.
+pub struct Stoppers<'scope, 'a> {
+    writers: &'scope Writers<'a>,
+    threads: Vec<ScopedJoinHandle<'scope, Result<(), Error>>>,
+}
+
+impl<'a> Writers<'a> {
+    /// None is known.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub fn new(programs: &'a Programs) -> rustix::io::Result<Writers<'a>> {
+        Ok(Writers {
+            programs,
+            changes: Mutex::default(),
+            has_changes: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    /// From now on threads that make code writable are stopped.
+    pub fn stop_all<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Stoppers<'scope, 'a> {
+        let halves = host::halves_of_cpus().map_or_else(|| vec![None], |halves| halves.map(Some).to_vec());
+        let threads = halves.into_iter().map(|cpus| scope.spawn(move || self.stop_some(cpus))).collect();
+        self.programs.wait_for_writers(LONGEST_WAIT_NS);
+        Stoppers { writers: self, threads }
+    }
+
+    /// What threads were about to do since the last call.
+    pub fn take(&self) -> Vec<ChangedCode> {
+        // There was nothing to read, or there is not any more.
+        let _ = rustix::io::read(&self.has_changes, &mut [0; 8]);
+        std::mem::take(&mut *self.changes())
+    }
+
+    fn changes(&self) -> MutexGuard<'_, Vec<ChangedCode>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops the threads of which the others have not heard.
+    fn stop_some(&self, cpus: Option<CpuSet>) -> Result<(), Error> {
+        let _ahead = host::run_at_once();
+        if let Some(cpus) = cpus {
+            // Else it may be late.
+            let _ = sched_setaffinity(None, &cpus);
+        }
+        let mut told = self.programs.code_changes()?;
+        let mut stopped: Vec<(ThreadStop, WriterStop)> = Vec::new();
+        while !self.is_over.load(Ordering::Acquire) {
+            host::wait([told.as_fd()].into_iter(), if stopped.is_empty() { PATIENCE } else { LOOK });
+            let mut changes = self.changes();
+            for record in told.take()? {
+                // It is code until the thread goes on.
+                let modules = modules::of_process(record.pid).unwrap_or_default().into();
+                let is_writable = record.is_sealed == 0;
+                let mut stop = None;
+                if is_writable && let Some(thread) = ThreadStop::of(record.pid, record.thread) {
+                    self.programs.let_write(record.thread)?;
+                    stopped.push((thread, stop.insert(WriterStop::default()).clone()));
+                }
+                changes.push(ChangedCode { record, modules, stop });
+                // There is room for more than anybody can ask.
+                let _ = rustix::io::write(&self.has_changes, &1_u64.to_ne_bytes());
+            }
+            drop(changes);
+            stopped.retain(|(_, WriterStop(state))| !state.is_over.load(Ordering::Acquire));
+            for (thread, WriterStop(state)) in &stopped {
+                state.is_reached.store(thread.is_reached(), Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Writers<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.has_changes.as_fd()
+    }
+}
+
+impl Stoppers<'_, '_> {
+    /// Threads go on that were stopped, and none is stopped any more.
+    ///
+    /// # Errors
+    /// The kernel side could not be heard or told.
+    pub fn end(mut self) -> Result<(), Error> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.writers.programs.wait_for_writers(0);
+        self.writers.is_over.store(true, Ordering::Release);
+        let join =
+            |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        self.threads.drain(..).map(join).fold(Ok(()), Result::and)
+    }
+}
+
+impl Drop for Stoppers<'_, '_> {
+    fn drop(&mut self) {
+        // What has failed before is said.
+        let _ = self.finish();
+    }
+}
