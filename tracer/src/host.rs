@@ -129,12 +129,12 @@ pub fn halves_of_cpus() -> Option<[CpuSet; 2]> {
     Some(halves)
 }
 
-/// Waits until one of these can be read.
-pub fn wait<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>, patience: Duration) {
-    let mut descriptors: Vec<_> =
-        descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
-    // A signal only makes the wait shorter.
-    let _ = poll(&mut descriptors, Timespec::try_from(patience).ok().as_ref());
+/// Waits until one of these can be read, for so long at most; returns whether that is so. A signal may make the wait shorter.
+pub fn wait<'a>(descriptors: impl IntoIterator<Item = BorrowedFd<'a>>, patience: Option<Duration>) -> bool {
+    let of_descriptor = |descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
+    let mut descriptors: Vec<_> = descriptors.into_iter().map(of_descriptor).collect();
+    let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+    poll(&mut descriptors, patience.as_ref()).is_ok_and(|count| count > 0)
 }
 
 /// The CPUs that rtrace may use: those of the first thread that ever asks.

@@ -198,7 +198,7 @@ impl<'a> Contexts<'a> {
         loop {
             let is_last = is_over.load(Ordering::Relaxed);
             if !is_last {
-                host::wait([ring.as_fd()].into_iter(), PATIENCE);
+                host::wait([ring.as_fd()], Some(PATIENCE));
             }
             let (walked, bad_records) = ring.take()?;
             if self.mapped.was_any_forgotten() {

@@ -279,7 +279,7 @@ impl<'a> ReturnSites<'a> {
                 false => SEALING_PATIENCE,
             };
             let all = [questions.as_fd(), self.changing.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd));
-            standby.sleep(|| host::wait(all, patience));
+            standby.sleep(|| host::wait(all, Some(patience)));
             // Who waits has been forked before: that is among what is taken now.
             tasks.executed.extend(gate.as_ref().map(Gate::waiting).unwrap_or_default());
             let [processes, met] = self.take(&mut questions)?;

@@ -20,9 +20,6 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::host;
 use crate::target::stop::ThreadStop;
 
-/// Longest wait for a thread, and so for the end.
-const PATIENCE: Duration = Duration::from_millis(20);
-
 /// Time between two looks at threads that are being stopped, or may go on.
 const LOOK: Duration = Duration::from_micros(100);
 
@@ -67,7 +64,8 @@ pub struct Writers<'a> {
     changes: Mutex<Vec<ChangedCode>>,
     /// Can be read while there are some.
     has_changes: OwnedFd,
-    is_over: AtomicBool,
+    /// Can be read once no thread is to be stopped any more.
+    is_over: OwnedFd,
 }
 
 /// Threads that stop others; these go on when this goes.
@@ -86,7 +84,7 @@ impl<'a> Writers<'a> {
             programs,
             changes: Mutex::default(),
             has_changes: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            is_over: AtomicBool::new(false),
+            is_over: eventfd(0, EventfdFlags::CLOEXEC)?,
         })
     }
 
@@ -118,8 +116,8 @@ impl<'a> Writers<'a> {
         }
         let mut told = self.programs.code_changes()?;
         let mut stopped: Vec<(ThreadStop, WriterStop)> = Vec::new();
-        while !self.is_over.load(Ordering::Acquire) {
-            host::wait([told.as_fd()].into_iter(), if stopped.is_empty() { PATIENCE } else { LOOK });
+        while !host::wait([self.is_over.as_fd()], Some(Duration::ZERO)) {
+            host::wait([told.as_fd(), self.is_over.as_fd()], (!stopped.is_empty()).then_some(LOOK));
             let mut changes = self.changes();
             for record in told.take()? {
                 // It is code until the thread goes on.
@@ -161,7 +159,8 @@ impl Stoppers<'_, '_> {
 
     fn finish(&mut self) -> Result<(), Error> {
         self.writers.programs.wait_for_writers(0);
-        self.writers.is_over.store(true, Ordering::Release);
+        // It is read by nobody, so that it stays so.
+        let _ = rustix::io::write(&self.writers.is_over, &1_u64.to_ne_bytes());
         let join =
             |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         self.threads.drain(..).map(join).fold(Ok(()), Result::and)
