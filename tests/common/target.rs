@@ -256,10 +256,11 @@ pub fn mpi_messages(compiler: &str) -> PathBuf {
     )
 }
 
-/// The program in Fortran whose ranks log their messages, with `mpif.h` or the module of Fortran 2008.
-pub fn mpi_fortran(way: &str) -> PathBuf {
-    let flags = ["-cpp", "-fallow-argument-mismatch", if way == "f08" { "-DF08" } else { "-DMPIF" }];
-    compile_by("mpifort.openmpi", way, "mpi_fortran", "mpi_fortran.F90", &flags)
+/// The program in Fortran whose ranks log their messages, by the compiler of an MPI: with `MPIF`, its header, with
+/// `MODULE` or with `F08`, the modules.
+pub fn mpi_fortran(compiler: &str, way: &str) -> PathBuf {
+    let flags = ["-cpp", "-fallow-argument-mismatch", &format!("-D{way}")];
+    compile_by(compiler, &format!("{compiler}-{way}"), "mpi_fortran", "mpi_fortran.F90", &flags)
 }
 
 /// The program whose processing elements log their accesses, where OpenSHMEM is installed.

@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: Apache-2.0 OR MIT
-! Messages of MPI in Fortran that log themselves, in the lines of mpi_messages.c: with mpif.h, or with the module mpi_f08
-! (-DF08). Usage: mpi_fortran FOLDER [derived]
+! Messages of MPI in Fortran that log themselves, in the lines of mpi_messages.c: with mpif.h, or with the module mpi
+! (-DMODULE) or mpi_f08 (-DF08). Usage: mpi_fortran FOLDER [derived]. It starts when there is a file FOLDER/go.
 #ifdef F08
 #define COMMUNICATOR type(MPI_Comm)
 #define REQUEST type(MPI_Request)
@@ -23,8 +23,13 @@
 #define SOURCE_OF(status) status(MPI_SOURCE)
 #define TAG_OF(status) status(MPI_TAG)
 #define EACH(statuses, i) statuses(:, i)
+#ifdef MODULE
+#define USE_MPI use mpi
+#define MPI_DECLARATIONS
+#else
 #define USE_MPI
 #define MPI_DECLARATIONS include 'mpif.h'
+#endif
 #endif
 
 module program_log
@@ -69,7 +74,7 @@ program mpi_fortran
   MPI_DECLARATIONS
   COMMUNICATOR :: world, half
   integer :: error, i
-  character(4000) :: folder
+  character(4000) :: folder, log
   integer :: a(256) = 0, b(256) = 0, c(256, 4) = 0, d(256, 4) = 0
   integer(kind=8) :: memory(256) = 0
 
@@ -78,8 +83,8 @@ program mpi_fortran
   call MPI_Comm_rank(world, rank, error)
   call MPI_Comm_size(world, ranks, error)
   call get_command_argument(1, folder)
-  write (folder, '(a,a,i0)') trim(folder), '/log.', rank
-  open (out, file=folder)
+  write (log, '(a,a,i0)') trim(folder), '/log.', rank
+  open (out, file=log)
   write (out, '(a,4(i0,:,","))') 'G world ', [(i, i=0, ranks - 1)]
   call warm_up()
   call blocking()
@@ -97,9 +102,15 @@ contains
     REQUEST :: requests(2)
     STATUS :: status
     STATUSES(2) :: statuses
-    integer :: n, place
-    logical :: flag
-    do n = 1, 8
+    WINDOW :: window
+    COMMUNICATOR :: copy
+    integer :: place
+    logical :: flag, may_go
+    write (out, '(a,i0,1x,i0)') 'G self', rank, rank
+    ! Open MPI makes no window of a single rank.
+    call MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN, error)
+    may_go = .false.
+    do while (.not. may_go)
       call MPI_Send(a, 0, MPI_INTEGER, MPI_PROC_NULL, 0, world, error)
       call MPI_Recv(b, 0, MPI_INTEGER, MPI_PROC_NULL, 0, world, status, error)
       call MPI_Sendrecv(a, 0, MPI_INTEGER, MPI_PROC_NULL, 0, b, 0, MPI_INTEGER, MPI_PROC_NULL, 0, world, status, error)
@@ -110,7 +121,15 @@ contains
       call MPI_Testall(2, requests, flag, statuses, error)
       call MPI_Irecv(b, 0, MPI_INTEGER, MPI_PROC_NULL, 0, world, requests(1), error)
       call MPI_Wait(requests(1), status, error)
+      write (out, '(a,i0,a)') 'C allreduce self', rank, ' -1 4 4'
+      call MPI_Iallreduce(a, b, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_SELF, requests(1), error)
+      call MPI_Wait(requests(1), status, error)
+      call MPI_Comm_split(MPI_COMM_SELF, 0, 0, copy, error)
+      call MPI_Comm_free(copy, error)
+      call MPI_Win_create(memory, int(2048, MPI_ADDRESS_KIND), 8, MPI_INFO_NULL, MPI_COMM_SELF, window, error)
+      if (error == MPI_SUCCESS) call MPI_Win_free(window, error)
       call sleep_a_little()
+      inquire (file=trim(folder)//'/go', exist=may_go)
     end do
   end subroutine
 

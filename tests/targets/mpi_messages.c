@@ -9,6 +9,8 @@
  *   C function communicator root sent received        a collective operation; -1: no root
  *   P kind target bytes                               an access to memory of another rank
  *   G communicator members                            a communicator was made
+ *
+ * Usage: mpi_messages FOLDER SCENARIO... It starts when there is a file FOLDER/go.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -645,7 +647,7 @@ int main(int count, char **words)
 	snprintf(path, sizeof(path), "%s/log.%d", words[1], world_rank);
 	out = fopen(path, "w");
 	name(MPI_COMM_WORLD, "world");
-	warm_up();
+	warm_up(words[1]);
 	for (int i = 2; i < count; i++)
 		run(words[i]);
 	fclose(out);

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Messages of mpi4py that log themselves, in the lines of mpi_messages.c.
 
-usage: mpi_python.py FOLDER
+usage: mpi_python.py FOLDER. It starts when there is a file FOLDER/go.
 """
 
+import os
 import struct
 import sys
 import time
@@ -106,7 +107,7 @@ def collectives():
 
 
 # What is called where nothing is sent, until what traces it knows where each call returns.
-for _ in range(8):
+while not os.path.exists(f"{sys.argv[1]}/go"):
     status = MPI.Status()
     world.Send([bytearray(0), MPI.BYTE], MPI.PROC_NULL)
     world.Recv([bytearray(0), MPI.BYTE], MPI.PROC_NULL, 0, status)
@@ -115,6 +116,7 @@ for _ in range(8):
     MPI.Request.Waitall(requests, [MPI.Status(), MPI.Status()])
     MPI.Request.Testall(requests, [MPI.Status(), MPI.Status()])
     world.Irecv([bytearray(0), MPI.BYTE], MPI.PROC_NULL).Wait(status)
+    MPI.COMM_SELF.Split().Free()
     time.sleep(0.04)
 blocking()
 nonblocking()

@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result};
 
 use crate::process;
 
-/// Readers of Parquet, and what the notebooks draw and are run with.
+/// Readers of Parquet, what the notebooks draw and are run with, and MPI for Python that works with MPICH.
 const REQUIREMENTS: &str = "pyarrow==26.0.1\nduckdb==2.0.0\npolars==2.1.0\n\
     pandas==3.1.1\nmatplotlib==3.11.2\nnbclient==0.11.0\nipykernel==7.4.0\n\
-    perfetto==0.59.1\nprotobuf==7.36.2\npycubexr==2.1.1\ndask[dataframe]==2026.8.0\npyspark==4.3.0\n";
+    perfetto==0.59.1\nprotobuf==7.36.2\npycubexr==2.1.1\ndask[dataframe]==2026.8.0\npyspark==4.3.0\nmpi4py==4.1.2\n";
 
 /// Makes the environment, or brings it up to date.
 pub fn prepare() -> Result<()> {

@@ -1,19 +1,20 @@
 //! Messages of MPI, compared with the log that a program writes of itself.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rtrace_exporters::{
     Collective, CommunicatorId, MatchedMessage, MessageEnd, MessageEvent, MessageGaps, MessageKind, Messages, Size,
     TraceSet, Transfer,
 };
-use rtrace_model::LocationId;
+use rtrace_model::{LocationId, RegionId, Timestamp};
 use tempfile::TempDir;
 
-use crate::common::rtrace;
 use crate::common::skip::{Turn, installed, skip};
 use crate::common::target::{mpi_fortran, mpi_messages, shmem_accesses, sources};
+use crate::common::{python, rtrace};
 
 const RANKS: u32 = 4;
 /// The tags of messages that are probed for before they are received.
@@ -79,33 +80,74 @@ struct Job {
 }
 
 /// Runs a program as ranks of a job, each under rtrace: its last words are a folder for logs, and the scenarios.
+///
+/// The ranks call what they need again and again until rtrace has timed it; then they may `go`.
 fn run(launcher: &str, program: &[&str], scenarios: &[&str]) -> Job {
     let folder = TempDir::new().unwrap();
     let [traces, logs] = ["traces", "logs"].map(|name| folder.path().join(name));
     std::fs::create_dir(&logs).unwrap();
-    let mut mpirun = Command::new(launcher);
-    match launcher.ends_with("mpich") {
-        // Ranks that wait leave the processors to others.
-        true => mpirun.env("MPIR_CVAR_POLLS_BEFORE_YIELD", "1"),
-        false => mpirun.args(["--allow-run-as-root", "--oversubscribe"]),
+    let mut mpirun = match launcher.ends_with("mpich") {
+        // Its ranks never yield while they wait. With other programs' priority, each message would take as long as all of
+        // these may run in turn: a run took a minute at a load of 40.
+        true => {
+            let mut nice = Command::new("nice");
+            nice.args(["-n", "-10", launcher]);
+            nice
+        }
+        false => {
+            let mut mpirun = Command::new(launcher);
+            mpirun.args(["--allow-run-as-root", "--oversubscribe"]);
+            mpirun
+        }
     };
     mpirun.args(["-n", &RANKS.to_string()]).arg(rtrace::command().get_program());
     mpirun.args(["run", "--no-tui", "--lib", "libmpi*", "--func", "MPI_*", "--func", "PMPI_*", "--args", "-o"]);
     mpirun.arg(&traces).arg("--").args(program).arg(&logs).args(scenarios);
-    let output = mpirun.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let talk = std::fs::File::create(folder.path().join("talk")).unwrap();
+    mpirun.stdin(Stdio::null()).stdout(talk.try_clone().unwrap()).stderr(talk);
+    let mut job = mpirun.spawn().unwrap();
+    while job.try_wait().unwrap().is_none() && !is_warm(&traces) {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    std::fs::write(logs.join("go"), "").unwrap();
+    let talk = || std::fs::read_to_string(folder.path().join("talk")).unwrap();
+    assert!(job.wait().unwrap().success(), "{}", talk());
     let logs = (0..RANKS).map(|rank| read_log(&logs.join(format!("log.{rank}")))).collect();
     Job { _folder: folder, traces, logs }
 }
 
+/// Whether rtrace has found where the calls return that all ranks make again and again: the last ones are timed.
+fn is_warm(traces: &Path) -> bool {
+    let Ok(set) = TraceSet::open(traces) else { return false };
+    let mut ends: HashMap<(LocationId, RegionId), Vec<(Timestamp, bool)>> = HashMap::new();
+    for place in 0..set.traces().len() {
+        for batch in set.calls_of(place) {
+            let Ok(batch) = batch else { return false };
+            for call in batch.iter() {
+                ends.entry((call.location, call.region)).or_default().push((call.start, call.end().is_some()));
+            }
+        }
+    }
+    let mut warm_ranks = HashSet::new();
+    for ((location, _), ends) in ends.iter_mut().filter(|(_, ends)| ends.len() >= 8) {
+        ends.sort_unstable();
+        if !ends.iter().rev().take(4).all(|(_, is_timed)| *is_timed) {
+            return false;
+        }
+        warm_ranks.insert(*location);
+    }
+    warm_ranks.len() == RANKS as usize
+}
+
 /// Runs scenarios until no return was missed of which messages depend: on a busy machine, a probe may come too late.
 fn run_completely(launcher: &str, program: &[&str], scenarios: &[&str]) -> Job {
+    let mut missed = Vec::new();
     for _ in 0..4 {
         let job = run(launcher, program, scenarios);
         let set = TraceSet::open(&job.traces).unwrap();
         let messages = set.messages().unwrap();
-        let is_complete = (0..RANKS as usize).all(|place| {
-            let (_, gaps) = messages.events_of(place).unwrap();
+        missed = (0..RANKS as usize).map(|place| messages.events_of(place).unwrap().1).collect();
+        let is_complete = missed.iter().enumerate().all(|(place, gaps)| {
             let untimed = set.traces().nth(place).unwrap().untimed().unwrap();
             assert!(gaps.is_empty() || !untimed.is_empty(), "rank {place}: {gaps:?}, and all returns were seen");
             gaps.is_empty()
@@ -114,7 +156,7 @@ fn run_completely(launcher: &str, program: &[&str], scenarios: &[&str]) -> Job {
             return job;
         }
     }
-    panic!("in each of four runs the return of a call was missed");
+    panic!("in each of four runs the return of a call was missed: {missed:?}");
 }
 
 /// The ends of messages of one rank, in the order in which they began, of one side.
@@ -298,33 +340,52 @@ fn messages_of_mpich_are_those_that_its_ranks_log() {
     assert_eq!(told, logged);
 }
 
+/// The header, the module and that of Fortran 2008. MPICH does not say how large a derived type is.
 #[test]
 fn messages_of_fortran_are_those_that_its_ranks_log() {
     let Some(_turn) = Turn::take() else { return };
-    if !installed(&["mpifort.openmpi", "mpirun.openmpi"]) {
-        return;
-    }
-    for way in ["mpif", "f08"] {
-        let program = mpi_fortran(way);
-        let job = run_completely("mpirun.openmpi", &[program.to_str().unwrap()], &["derived"]);
-        let messages = compare(&job);
-        assert!(messages > 300, "{way}: {messages}");
-        check_archive(&job);
+    let open_mpi = ("mpifort.openmpi", "mpirun.openmpi", &["derived"][..]);
+    for (compiler, launcher, scenarios) in [open_mpi, ("mpifort.mpich", "mpiexec.mpich", &[])] {
+        if !installed(&[compiler, launcher]) {
+            continue;
+        }
+        for way in ["MPIF", "MODULE", "F08"] {
+            let program = mpi_fortran(compiler, way);
+            let job = run_completely(launcher, &[program.to_str().unwrap()], scenarios);
+            let messages = compare(&job);
+            assert!(messages > 300, "{compiler} {way}: {messages}");
+            check_archive(&job);
+        }
     }
 }
 
 #[test]
 fn messages_of_python_are_those_that_its_ranks_log() {
     let Some(_turn) = Turn::take() else { return };
-    let mpi4py = Command::new("/usr/bin/python3").args(["-c", "import mpi4py"]).output();
-    if !mpi4py.is_ok_and(|output| output.status.success()) || !installed(&["mpirun.openmpi"]) {
-        return skip("mpi4py is not installed; `cargo xtask test` installs it");
-    }
     let script = sources().join("mpi_python.py");
-    let job = run_completely("mpirun.openmpi", &["/usr/bin/python3", script.to_str().unwrap()], &[]);
-    let messages = compare(&job);
-    assert!(messages > 300, "{messages}");
-    check_archive(&job);
+    let check = |launcher: &str, python: &Path, environment: &[&str]| {
+        let mpi4py = Command::new(python).args(["-c", "import mpi4py"]).output();
+        if !mpi4py.is_ok_and(|output| output.status.success()) {
+            return skip("mpi4py is not installed; `cargo xtask test` installs it");
+        }
+        if !installed(&[launcher]) {
+            return;
+        }
+        let program = [python, &script].map(|path| path.to_str().unwrap());
+        let job = run_completely(launcher, &[&["env"], environment, &program].concat(), &[]);
+        let messages = compare(&job);
+        assert!(messages > 300, "{launcher}: {messages}");
+        check_archive(&job);
+    };
+    check("mpirun.openmpi", Path::new("/usr/bin/python3"), &[]);
+    // The package of the index takes any MPI with the interface of MPICH, by the name that MPICH itself gives to its library.
+    let Some(python) = python::interpreter() else { return };
+    let folder = TempDir::new().unwrap();
+    let library = Command::new("gcc").arg("-print-file-name=libmpich.so.12").output().unwrap();
+    let library = String::from_utf8(library.stdout).unwrap();
+    std::os::unix::fs::symlink(library.trim(), folder.path().join("libmpi.so.12")).unwrap();
+    let path = format!("LD_LIBRARY_PATH={}", folder.path().display());
+    check("mpiexec.mpich", &python, &["MPI4PY_MPIABI=mpich", &path]);
 }
 
 /// Of messages that threads send at the same time, with one tag, only those are matched whose order is known.
