@@ -37,7 +37,7 @@ pub use error::Error;
 pub use export::{Destination, ExportError, ExportFormat, Exported, FORMATS, Selection, export};
 pub use joined::ValueReader;
 pub use messages::{
-    CallTime, Collective, Communicator, CommunicatorId, Completion, MatchedMessage, MessageEnd, MessageEvent,
+    AwaitedCall, CallTime, Collective, Communicator, CommunicatorId, Completion, MatchedMessage, MessageEnd, MessageEvent,
     MessageGaps, MessageKind, Messages, Size, Transfer,
 };
 pub use openmetrics::OpenMetrics;

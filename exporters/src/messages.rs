@@ -9,6 +9,7 @@
 //! with the messages of one trace, and for the first with those whose other end is in a trace that comes later.
 
 mod accesses;
+mod awaited;
 mod calls;
 mod communicators;
 mod event;
@@ -20,14 +21,16 @@ mod tests;
 
 use std::collections::HashMap;
 
-use rtrace_model::{Call, CallValues, LocationId, Timestamp};
+use rtrace_model::{Call, CallValues, LocationId, RegionId, Timestamp};
 
 use crate::{Error, TraceSet};
 
+use self::awaited::AwaitedCalls;
 use self::calls::{MessageCall, ProcessKey};
 use self::communicators::Communicators;
 use self::records::Recorder;
 
+pub use self::awaited::AwaitedCall;
 pub use self::communicators::{Communicator, CommunicatorId};
 pub use self::event::{Collective, Completion, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
 pub use self::matching::{MatchedMessage, MessageEnd};
@@ -86,7 +89,35 @@ impl Messages<'_> {
     ///
     /// # Errors
     /// A trace cannot be read.
-    pub fn matched(&self, mut visit: impl FnMut(MatchedMessage)) -> Result<MessageGaps, Error> {
+    pub fn matched(&self, visit: impl FnMut(MatchedMessage)) -> Result<MessageGaps, Error> {
+        self.match_ends(|_, _, _| {}, visit)
+    }
+
+    /// Visits the calls that return when something has come from other ranks, and says until when they waited for these,
+    /// in no order. Those of which not all is known are left out. Memory grows with all of these calls.
+    ///
+    /// # Errors
+    /// A trace cannot be read.
+    pub fn awaited(&self, visit: impl FnMut(AwaitedCall)) -> Result<(), Error> {
+        let calls = std::cell::RefCell::new(AwaitedCalls::default());
+        self.match_ends(
+            |events, gaps, is_lossy| {
+                let is_unsure = is_lossy || gaps.unknown_others > 0;
+                calls.borrow_mut().add(events, is_unsure, |location| self.rank_of(location));
+            },
+            |message| calls.borrow_mut().matched(&message),
+        )?;
+        calls.into_inner().finish(self.communicators(), visit);
+        Ok(())
+    }
+
+    /// Visits the records of each trace, with what is missing in it and whether calls may be lost, and all messages of
+    /// which both ends are known.
+    fn match_ends(
+        &self,
+        mut see: impl FnMut(&[MessageEvent], MessageGaps, bool),
+        mut visit: impl FnMut(MatchedMessage),
+    ) -> Result<MessageGaps, Error> {
         let mut last_places: HashMap<u32, usize> = HashMap::new();
         for &process in self.processes.values() {
             let rank = self.communicators.rank_of(process);
@@ -99,6 +130,7 @@ impl Messages<'_> {
         for place in 0..self.set.traces().len() {
             let (events, gaps) = self.events_of(place)?;
             let is_lossy = !self.set.part(place).losses()?.is_empty();
+            see(&events, gaps, is_lossy);
             ends.add(&events, gaps, is_lossy, |location| self.rank_of(location));
             ends.visit(|rank| last_places.get(&rank).is_none_or(|last| *last <= place), &mut visit);
         }
@@ -135,6 +167,8 @@ pub struct CallTime {
     pub location: LocationId,
     /// The call.
     pub call: u64,
+    /// Its function.
+    pub region: RegionId,
     /// When it began.
     pub start: Timestamp,
     /// When it returned; `None` if that is not known.

@@ -97,6 +97,8 @@ words! {
         IoRead = "io_read",
         /// Writes.
         IoWrite = "io_write",
+        /// Does something else with a file.
+        IoOther = "io_other",
         /// Gives memory.
         Allocate = "allocate",
         /// Takes memory back.
@@ -117,11 +119,14 @@ words! {
 impl FunctionEvent {
     /// Whether it says something of messages between processes, their requests, or their communicators.
     pub fn is_message(self) -> bool {
-        use FunctionEvent::{Allocate, Await, Free, IoClose, IoOpen, IoRead, IoWrite, Lock, RmaSync, TryLock, Unlock};
-        !matches!(
-            self,
-            Allocate | Await | Free | IoClose | IoOpen | IoRead | IoWrite | Lock | RmaSync | TryLock | Unlock
-        )
+        use FunctionEvent::{Allocate, Await, Free, Lock, RmaSync, TryLock, Unlock};
+        !self.is_io() && !matches!(self, Allocate | Await | Free | Lock | RmaSync | TryLock | Unlock)
+    }
+
+    /// Whether it is about files or connections.
+    pub fn is_io(self) -> bool {
+        use FunctionEvent::{IoClose, IoOpen, IoOther, IoRead, IoWrite};
+        matches!(self, IoClose | IoOpen | IoOther | IoRead | IoWrite)
     }
 
     /// Whether all ranks of a communicator take part.

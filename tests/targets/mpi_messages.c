@@ -7,6 +7,7 @@
  *   R number source tag bytes communicator from id    a message was received: the number of its receive, in the order
  *                                                     in which they were posted, and what the message says of itself
  *   C function communicator root sent received        a collective operation; -1: no root
+ *   F kind bytes done                                 a file was read or written: as asked for and as the status says, or -1
  *   P kind target bytes                               an access to memory of another rank
  *   G communicator members                            a communicator was made
  *
@@ -19,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST 64
+#define MOST 128
 
 static FILE *out;
 static int world_rank, sent, posted;
@@ -45,6 +46,9 @@ static struct pending {
 	MPI_Comm comm;
 	pthread_t thread;
 } pending[MOST];
+
+/* That of logs. */
+static const char *folder;
 
 /* The message that was probed for last. */
 static struct pending probed;
@@ -352,12 +356,50 @@ int MPI_Mprobe(int from, int tag, MPI_Comm comm, MPI_Message *message, MPI_Statu
 	return error;
 }
 
+int MPI_Improbe(int from, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
+{
+	int error = PMPI_Improbe(from, tag, comm, flag, message, status);
+
+	if (*flag && from != MPI_PROC_NULL)
+		probed = (struct pending){ .number = next_posted(), .comm = comm };
+	return error;
+}
+
+int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Request *request)
+{
+	int error = PMPI_Imrecv(buf, count, type, message, request);
+
+	keep(*request, 1, buf, bytes_of(count, type), probed.comm)->number = probed.number;
+	return error;
+}
+
 int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status)
 {
 	int error = PMPI_Mrecv(buf, count, type, message, status);
 
 	log_recv(probed.number, buf, 0, probed.comm, status);
 	return error;
+}
+
+#define FILE_AT(name, event, is_const)                                                                      \
+	int MPI_File_##name(MPI_File file, MPI_Offset offset, is_const void *buf, int count, MPI_Datatype type,   \
+			    MPI_Status *status)                                                             \
+	{                                                                                                   \
+		int error = PMPI_File_##name(file, offset, buf, count, type, status), bytes = -1;          \
+                                                                                                            \
+		if (status != MPI_STATUS_IGNORE)                                                           \
+			PMPI_Get_count(status, MPI_BYTE, &bytes);                                          \
+		fprintf(out, "F %s %ld %d\n", event, bytes_of(count, type), bytes);                        \
+		return error;                                                                               \
+	}
+FILE_AT(write_at, "io_write", const)
+FILE_AT(write_at_all, "io_write", const)
+FILE_AT(read_at_all, "io_read", )
+
+int MPI_File_iread_at(MPI_File file, MPI_Offset offset, void *buf, int count, MPI_Datatype type, MPI_Request *request)
+{
+	fprintf(out, "F io_read %ld -1\n", bytes_of(count, type));
+	return PMPI_File_iread_at(file, offset, buf, count, type, request);
 }
 
 /* The same with counts of 64 bits. */
@@ -644,10 +686,11 @@ int main(int count, char **words)
 		MPI_Init(&count, &words);
 	MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
 	PMPI_Comm_group(MPI_COMM_WORLD, &world_group);
-	snprintf(path, sizeof(path), "%s/log.%d", words[1], world_rank);
+	folder = words[1];
+	snprintf(path, sizeof(path), "%s/log.%d", folder, world_rank);
 	out = fopen(path, "w");
 	name(MPI_COMM_WORLD, "world");
-	warm_up(words[1]);
+	warm_up();
 	for (int i = 2; i < count; i++)
 		run(words[i]);
 	fclose(out);

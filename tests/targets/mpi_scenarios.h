@@ -235,8 +235,9 @@ static void probes(MPI_Comm comm)
 {
 	int size = size_of(comm), rank = rank_of(comm), right = (rank + 1) % size;
 	MPI_Message message;
-	MPI_Request request;
+	MPI_Request request, received;
 	MPI_Status status, ended;
+	int flag;
 
 	for (int i = 0; i < 10; i++) {
 		MPI_Isend(buffers[0], 2 + i, MPI_INT, right, 60, comm, &request);
@@ -246,6 +247,13 @@ static void probes(MPI_Comm comm)
 		MPI_Isend(buffers[0], 20 + i, MPI_INT, right, 61, comm, &request);
 		MPI_Mprobe(MPI_ANY_SOURCE, 61, comm, &message, &status);
 		MPI_Mrecv(buffers[1], 256, MPI_INT, &message, &status);
+		MPI_Wait(&request, &ended);
+		MPI_Isend(buffers[0], 40 + i, MPI_INT, right, 61, comm, &request);
+		do
+			MPI_Improbe(MPI_ANY_SOURCE, 61, comm, &flag, &message, &status);
+		while (!flag);
+		MPI_Imrecv(buffers[1], 256, MPI_INT, &message, &received);
+		MPI_Wait(&received, &status);
 		MPI_Wait(&request, &ended);
 	}
 }
@@ -346,6 +354,66 @@ static void accesses(void)
 	MPI_Win_free(&win);
 }
 
+/* A file that all write and read, beyond its end, too; the library sends messages of its own meanwhile. */
+static void files(void)
+{
+	int size = size_of(MPI_COMM_WORLD);
+	MPI_Request request;
+	MPI_Status status;
+	MPI_File file;
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/data", folder);
+	MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+	MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
+	for (int i = 0; i < 10; i++) {
+		MPI_File_write_at(file, 400 * world_rank, buffers[0], 10 + i, MPI_INT, &status);
+		MPI_File_write_at(file, 400 * world_rank + 200, buffers[0], 50, MPI_INT, MPI_STATUS_IGNORE);
+		MPI_File_write_at_all(file, 400 * world_rank, buffers[0], 12 + i, MPI_INT, &status);
+		MPI_Barrier(MPI_COMM_WORLD);
+		MPI_File_read_at_all(file, 400 * (size - 1), buffers[1], 80 + 10 * i, MPI_INT, &status);
+		MPI_File_iread_at(file, 0, buffers[1], 3 + i, MPI_DOUBLE, &request);
+		MPI_Wait(&request, &status);
+	}
+	MPI_File_sync(file);
+	MPI_File_close(&file);
+}
+
+/* More requests at once than most programs have. */
+static void many(MPI_Comm comm)
+{
+	int size = size_of(comm), rank = rank_of(comm), right = (rank + 1) % size, left = (rank + size - 1) % size;
+	MPI_Request requests[60];
+	MPI_Status statuses[60];
+	int flag, done, indices[60], number, index;
+
+	for (int i = 0; i < 10; i++) {
+		int count = 20 + 10 * i % 50;
+
+		for (int n = 0; n < count / 2; n++) {
+			MPI_Irecv(buffers[n], 256, MPI_INT, left, 50, comm, &requests[n]);
+			MPI_Isend(buffers[60 + n], 2 + n, MPI_INT, right, 50, comm, &requests[count / 2 + n]);
+		}
+		switch (i % 4) {
+		case 0:
+			MPI_Waitall(count, requests, statuses);
+			break;
+		case 1:
+			for (done = 0; done < count; done += number)
+				MPI_Waitsome(count, requests, &number, indices, statuses);
+			break;
+		case 2:
+			do
+				MPI_Testall(count, requests, &flag, statuses);
+			while (!flag);
+			break;
+		default:
+			for (done = 0; done < count; done++)
+				MPI_Waitany(count, requests, &index, statuses);
+		}
+	}
+}
+
 /* Two halves that talk to each other. */
 static void intercommunicator(void)
 {
@@ -396,7 +464,7 @@ static void threads(void)
 }
 
 /* Calls everything where nothing is sent, until what traces it knows where each call returns. */
-static void warm_up(const char *folder)
+static void warm_up(void)
 {
 	MPI_Comm world = MPI_COMM_WORLD;
 	MPI_Request requests[2] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };
@@ -435,6 +503,9 @@ static void warm_up(const char *folder)
 		MPI_Probe(MPI_PROC_NULL, 0, world, statuses);
 		MPI_Mprobe(MPI_PROC_NULL, 0, world, &message, statuses);
 		MPI_Mrecv(buffers[0], 0, MPI_INT, &message, statuses);
+		MPI_Improbe(MPI_PROC_NULL, 0, world, &flag, &message, statuses);
+		MPI_Imrecv(buffers[0], 0, MPI_INT, &message, &requests[0]);
+		MPI_Wait(&requests[0], statuses);
 #if MPI_VERSION >= 4
 		MPI_Send_c(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world);
 		MPI_Recv_c(buffers[0], 0, MPI_INT, MPI_PROC_NULL, 0, world, statuses);
@@ -460,6 +531,10 @@ static void run(const char *scenario)
 		derived(world);
 	else if (!strcmp(scenario, "communicators"))
 		communicators();
+	else if (!strcmp(scenario, "files"))
+		files();
+	else if (!strcmp(scenario, "many"))
+		many(world);
 	else if (!strcmp(scenario, "probes"))
 		probes(world);
 	else if (!strcmp(scenario, "large"))

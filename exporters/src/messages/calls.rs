@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rtrace_model::{Call, CallValues, FunctionEvent, Location, LocationId, Role, Timestamp, Value};
+use rtrace_model::{Call, CallValues, FunctionEvent, Location, LocationId, Role, Timestamp, Value, known};
 
 use super::CallTime;
 use crate::{Error, TraceSet};
@@ -32,7 +32,8 @@ pub(super) struct MessageCall {
 
 impl MessageCall {
     pub(super) fn of(event: FunctionEvent, call: &Call, values: Option<&CallValues>) -> MessageCall {
-        let at = CallTime { location: call.location, call: call.id, start: call.start, end: call.end() };
+        let Call { location, id, region, start, .. } = *call;
+        let at = CallTime { location, call: id, region, start, end: call.end() };
         let (mut roles, mut found) = (Vec::new(), Vec::new());
         for (column, value) in values.into_iter().flat_map(CallValues::iter) {
             let Some(role) = column.role.as_deref().and_then(Role::from_name) else { continue };
@@ -94,9 +95,11 @@ fn elements(list: &str) -> impl Iterator<Item = Option<i64>> {
     list.split(',').filter(|element| !element.is_empty()).map(|element| element.parse().ok())
 }
 
-/// What the function of a call has to do with messages.
+/// What the function of a call has to do with messages. Functions of MPI that access files send messages of their own.
 pub(super) fn event_of(set: &TraceSet, call: &Call) -> Option<FunctionEvent> {
-    set.region(call.region)?.event.filter(|event| event.is_message())
+    let region = set.region(call.region)?;
+    let is_of_mpi = || known("model", &region.symbol()) == Some("mpi");
+    region.event.filter(|event| event.is_message() || (event.is_io() && is_of_mpi()))
 }
 
 /// Visits the calls of one trace of the set, as they are stored, of functions whose event is wanted.

@@ -36,6 +36,8 @@ pub(super) struct Recorder<'a> {
     communicators: &'a Communicators,
     requests: HashMap<ProcessKey, RequestTable>,
     accesses: HashMap<ProcessKey, Accesses>,
+    /// When the call of each thread returns that is not within another.
+    outermost: HashMap<LocationId, Timestamp>,
     numbers: u64,
     pub(super) events: Vec<MessageEvent>,
     gaps: MessageGaps,
@@ -63,6 +65,7 @@ impl<'a> Recorder<'a> {
             communicators,
             requests: HashMap::new(),
             accesses: HashMap::new(),
+            outermost: HashMap::new(),
             numbers: 0,
             events: Vec::new(),
             gaps: MessageGaps::default(),
@@ -80,6 +83,9 @@ impl Recorder<'_> {
     /// Adds the records of a call, in the order of their times.
     pub(super) fn call(&mut self, process: ProcessKey, call: &MessageCall) {
         use FunctionEvent as E;
+        if self.is_within_another(call.at) {
+            return;
+        }
         let sent = AskedEnd::of(call, [Role::Peer, Role::Tag, Role::Bytes]);
         match call.event {
             E::Send => self.blocking(process, call, sent, None),
@@ -90,6 +96,7 @@ impl Recorder<'_> {
                 self.blocking(process, call, received, Some(ReceivedStatus::of(call)));
             }
             E::Isend => self.begin(process, call, Begun::Send(sent), false),
+            E::Irecv if call.has(Role::Handle) => self.go_on(process, call),
             E::Irecv => self.begin(process, call, Begun::Recv(sent), false),
             E::Probe => self.probe(process, call, sent),
             E::SendInit => self.begin(process, call, Begun::Send(sent), true),
@@ -113,6 +120,15 @@ impl Recorder<'_> {
         }
     }
 
+    /// Whether a call is made by one that is on record itself, which says all of what it does: a library opens a file by
+    /// messages of its own.
+    fn is_within_another(&mut self, at: CallTime) -> bool {
+        let outermost = self.outermost.entry(at.location).or_default();
+        let is_within = at.start < *outermost && at.end.is_none_or(|end| end <= *outermost);
+        *outermost = (*outermost).max(at.end.unwrap_or(at.start));
+        is_within
+    }
+
     fn put(&mut self, at: CallTime, at_exit: bool, kind: MessageKind) {
         self.events.push(MessageEvent { at, at_exit, kind });
     }
@@ -127,7 +143,20 @@ impl Recorder<'_> {
         }
     }
 
+    /// A message that a probe has found is received by a request.
+    fn go_on(&mut self, process: ProcessKey, call: &MessageCall) {
+        let handles = call.value(Role::Handle).zip(call.value(Role::Request)).zip(call.at.end);
+        let requests = self.requests.entry(process).or_default();
+        match handles {
+            Some(((message, request), end)) => requests.rename(message, call.at, request, end),
+            None => self.gaps.unseen_ends += 1,
+        }
+    }
+
     fn probe(&mut self, process: ProcessKey, call: &MessageCall, asked: AskedEnd) {
+        if call.value(Role::Flag) == Some(0) {
+            return;
+        }
         if let Other::Known(transfer) = self.other(process, asked, Some(ReceivedStatus::of(call))) {
             self.put(call.at, true, MessageKind::Probed(transfer));
         }

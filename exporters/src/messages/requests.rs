@@ -63,6 +63,13 @@ impl RequestTable {
         self.put(handle, PendingRequest { since, begun, running: None, is_persistent: true, is_cancelled: false });
     }
 
+    /// What has a handle gets another one from then on.
+    pub(super) fn rename(&mut self, handle: i64, at: CallTime, new: i64, since: Timestamp) {
+        if let Some(Ended { begun, posted, number, .. }) = self.end(handle, at) {
+            self.add(new, since, begun, posted, number);
+        }
+    }
+
     fn put(&mut self, handle: i64, request: PendingRequest) {
         let of_handle = self.by_handle.entry(handle).or_default();
         of_handle.retain(|known| known.running.is_some());

@@ -133,17 +133,27 @@ fn the_call_that_probes_for_a_message_is_known() {
                     1 63 64 recv peer=0 tag=7 bytes=8 communicator=0 source=0 source_tag=7 received=8
                     1 70 99 probe peer=0 tag=8 communicator=0 request=500 source=0 source_tag=8
                     1 100 101 wait request=500 source=0 source_tag=8 received=16
+                    1 102 103 probe peer=0 tag=8 communicator=0 flag=0 request=? source=? source_tag=?
+                    1 104 105 probe peer=0 tag=9 communicator=0 flag=1 request=500 source=0 source_tag=9
+                    1 106 107 irecv handle=500 bytes=32 request=7
+                    1 108 109 wait request=7 source=0 source_tag=9 received=24
                     1 110 130 recv peer=0 tag=7 bytes=8 communicator=0 source=0 source_tag=7 received=4
                     1 140 141 probe peer=-2 tag=7 communicator=0 source=-2 source_tag=-1";
     let sender = "1 50 51 send peer=1 tag=7 bytes=8 communicator=0
                   1 90 91 send peer=1 tag=8 bytes=16 communicator=0
+                  1 92 93 send peer=1 tag=9 bytes=24 communicator=0
                   1 120 121 send peer=1 tag=7 bytes=4 communicator=0";
     let (messages, gaps) = matched(&[sender, receiver]);
     assert!(gaps.is_empty(), "{gaps:?}");
     let calls = messages.iter().map(|MatchedMessage { received: of, bytes, .. }| {
         (of.call, of.done.map(|done| done.call), of.probed.map(|probed| probed.call), *bytes)
     });
-    let expected = [(3, Some(3), Some(1), Some(8)), (4, Some(5), Some(4), Some(16)), (6, Some(6), None, Some(4))];
+    let expected = [
+        (3, Some(3), Some(1), Some(8)),
+        (4, Some(5), Some(4), Some(16)),
+        (7, Some(9), Some(7), Some(24)),
+        (10, Some(10), None, Some(4)),
+    ];
     assert_eq!(calls.collect::<Vec<_>>(), expected);
 }
 
@@ -336,4 +346,89 @@ fn calls_that_come_one_by_one_have_the_same_records() {
     assert_eq!(followed.gaps(), gaps);
     found.sort_by_key(|event| (event.at.location, event.at.call, event.at_exit));
     assert_eq!(found, expected);
+}
+
+/// Of each call of which it is known: its rank, its number, and until when it waited.
+fn awaited(ranks: &[&str]) -> Vec<(u32, u64, u64)> {
+    let (_folder, set) = job(ranks);
+    let messages = set.messages().unwrap();
+    let mut found = Vec::new();
+    let visit = |of: AwaitedCall| found.push((messages.rank_of(of.at.location).unwrap(), of.at.call, of.until.0));
+    messages.awaited(visit).unwrap();
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn a_collective_operation_waits_for_those_whose_data_it_needs() {
+    let operations = |starts: [u64; 5]| {
+        let [barrier, broadcast, reduce, scan, request] = starts;
+        format!(
+            "1 {barrier} 199 barrier communicator=0
+             1 {broadcast} 299 broadcast root=1 bytes=8 communicator=0
+             1 {reduce} 399 reduce root=1 bytes=8 communicator=0
+             1 {scan} 499 scan bytes=8 communicator=0
+             1 {request} 560 allreduce bytes=8 communicator=0 request=5
+             1 570 599 wait request=5"
+        )
+    };
+    let ranks = [[100, 200, 310, 420, 500], [150, 250, 305, 400, 550], [120, 260, 350, 410, 510]].map(operations);
+    let found = awaited(&ranks.each_ref().map(String::as_str));
+    let until = |rank: u32, times: [u64; 5]| [1, 2, 3, 4, 6].map(|call| (rank, call)).into_iter().zip(times);
+    // Of the broadcast for the root, of the reduction the root for all, of the scan for those before; and a call that waits
+    // for a request until all have begun the operation.
+    let all = [
+        until(0, [150, 250, 310, 420, 570]),
+        until(1, [150, 250, 350, 420, 570]),
+        until(2, [150, 260, 350, 420, 570]),
+    ];
+    let expected: Vec<_> = all.into_iter().flatten().map(|((rank, call), until)| (rank, call, until)).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn where_an_operation_is_missing_none_of_its_communicator_is_told_apart() {
+    let both = "1 10 100 barrier communicator=0
+                1 110 200 barrier communicator=0";
+    assert_eq!(awaited(&[both, both]).len(), 4);
+    assert_eq!(awaited(&[both, "1 10 100 barrier communicator=0"]), []);
+    // Nor is what comes after operations that cannot be the same one.
+    let other = "1 20 100 barrier communicator=0
+                 1 110 200 allreduce bytes=8 communicator=0";
+    assert_eq!(awaited(&[both, other]), [(0, 1, 20), (1, 1, 20)]);
+}
+
+#[test]
+fn a_call_waits_for_the_last_of_the_messages_that_it_returns_with() {
+    let receiver = "1 0 1 irecv peer=0 tag=7 bytes=64 request=500 communicator=0
+                    1 2 3 irecv peer=0 tag=8 bytes=64 request=501 communicator=0
+                    1 10 99 wait count=2 request=500,501, source=0,0, source_tag=7,8, received=8,16,
+                    1 100 200 recv peer=0 tag=9 bytes=8 communicator=0 source=0 source_tag=9 received=8
+                    1 210 220 recv peer=0 tag=9 bytes=8 communicator=0 source=0 source_tag=9 received=8";
+    let sender = "1 50 51 send peer=1 tag=7 bytes=8 communicator=0
+                  1 60 61 send peer=1 tag=8 bytes=16 communicator=0
+                  1 80 150 send peer=1 tag=9 bytes=8 communicator=0
+                  1 160 161 send peer=1 tag=9 bytes=8 communicator=0";
+    // The third send returns after the receiver has come: that one was late.
+    let sent = [(0, 1, 50), (0, 2, 60), (0, 3, 100), (0, 4, 160)];
+    assert_eq!(awaited(&[sender, receiver]), [&sent[..], &[(1, 3, 60), (1, 4, 100), (1, 5, 210)]].concat());
+    // Of a message whose sender is not known, neither is the waiting.
+    let others = "1 0 1 irecv peer=0 tag=7 bytes=64 request=500 communicator=0
+                  1 10 99 wait request=500 source=0 source_tag=7 received=8";
+    assert_eq!(awaited(&["1 0 1 barrier communicator=99", others]), []);
+}
+
+#[test]
+fn what_a_library_sends_while_it_accesses_a_file_is_its_own() {
+    let rank = "1 0 100 communicator_create communicator=0 new_communicator=5 rank=0 new_rank=0
+                1 10 20 allreduce bytes=8 communicator=0
+                1 110 120 allreduce bytes=8 communicator=0
+                1 130 ? barrier communicator=0
+                1 140 150 send peer=0 tag=1 bytes=8 communicator=0
+                1 160 170 recv peer=0 tag=1 bytes=8 communicator=0 source=0 source_tag=1 received=8";
+    let (_folder, set) = job(&[rank]);
+    let (kinds, gaps) = kinds(&set, 0);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    // Nobody knows what is within a call whose return was not seen.
+    assert_eq!(kinds.iter().map(|(call, ..)| *call).collect::<Vec<_>>(), [3, 4, 5, 6]);
 }

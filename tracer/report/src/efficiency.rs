@@ -2,7 +2,7 @@
 //!
 //! The measures are those of the POP project (Performance Optimisation and Productivity, *POP Standard Metrics for
 //! Parallel Performance Analysis*). Of each thread or rank, the *useful* time is what it spends outside of the parallel
-//! runtime, which is its lifetime without waiting. A rank lives from the end of `MPI_Init` to the start of `MPI_Finalize`.
+//! runtime, which is its lifetime without waiting and transfer. A rank lives from the end of `MPI_Init` to the start of `MPI_Finalize`.
 //! With the lifetime *T* of the one that lives longest:
 //!
 //! - load balance = mean(useful) / max(useful)
@@ -35,6 +35,8 @@ pub(super) struct ExclusiveTime {
     pub(super) waits: [u64; Wait::ALL.len()],
     /// Time off a CPU in others.
     pub(super) off_cpu: u64,
+    /// Time in functions that wait for other ranks when these had come.
+    pub(super) transfer: u64,
     /// The part of `working` that is in functions of no programming model.
     pub(super) computing: u64,
 }
@@ -44,7 +46,22 @@ impl ExclusiveTime {
         self.working = self.working.saturating_add(other.working);
         self.waits.iter_mut().zip(other.waits).for_each(|(sum, of)| *sum = sum.saturating_add(of));
         self.off_cpu = self.off_cpu.saturating_add(other.off_cpu);
+        self.transfer = self.transfer.saturating_add(other.transfer);
         self.computing = self.computing.saturating_add(other.computing);
+    }
+
+    /// The same where so much of that waiting is transfer.
+    pub(super) fn transferring(mut self, wait: Wait, transfer: u64) -> ExclusiveTime {
+        let waiting = &mut self.waits[wait as usize];
+        let transfer = transfer.min(*waiting);
+        *waiting -= transfer;
+        self.transfer = self.transfer.saturating_add(transfer);
+        self
+    }
+
+    /// All that is no work.
+    fn communicating(&self) -> u64 {
+        self.waiting().saturating_add(self.transfer)
     }
 
     pub(super) fn waiting(&self) -> u64 {
@@ -79,7 +96,7 @@ struct RowTime {
 impl RowTime {
     fn is_only_joining(&self) -> bool {
         let joining = self.time.waits[Wait::Join as usize];
-        let other = (self.time.working + self.time.waiting()).saturating_sub(joining);
+        let other = (self.time.working + self.time.communicating()).saturating_sub(joining);
         joining > 0 && other.saturating_mul(OTHERWISE) <= joining
     }
 
@@ -125,7 +142,7 @@ impl WorkShares {
         // A rank does what it does outside of the functions that make it wait, traced or not.
         let computes = all().any(|thread| thread.time.computing > 0) && !matches!(grouping, Grouping::Rank(..));
         // Where nothing is known to wait, a lifetime says nothing of work.
-        let does_wait = all().any(|thread| thread.time.waiting() > 0);
+        let does_wait = all().any(|thread| thread.time.communicating() > 0);
         let is_by_life = !computes && does_wait && all().all(|thread| thread.life.is_some());
         let are_some_of_job = all().any(|thread| thread.is_of_job);
         let mut rows: HashMap<RowId, RowTime> = HashMap::new();
@@ -142,7 +159,7 @@ impl WorkShares {
             row.time.add(thread.time);
             row.life = row.life.max(thread.life.unwrap_or(0));
             row.useful += match thread.active.filter(|_| is_by_life) {
-                Some(active) => active.saturating_sub(thread.time.waiting()),
+                Some(active) => active.saturating_sub(thread.time.communicating()),
                 None => thread.time.working,
             };
         }
@@ -150,7 +167,7 @@ impl WorkShares {
     }
 
     fn is_waiting_known(&self) -> bool {
-        self.rows.values().any(|row| row.time.waiting() > 0)
+        self.rows.values().any(|row| row.time.communicating() > 0)
     }
 
     /// The rows that have a share of the work.
@@ -217,10 +234,11 @@ impl WorkShares {
         table.insert(&COLUMNS, |mark| {
             let Some(row) = self.rows.get(&mark) else { return vec![Datum::Absent; COLUMNS.len()] };
             let waiting = row.time.waiting();
-            let all = row.useful.saturating_add(waiting);
+            let all = row.useful.saturating_add(row.time.communicating());
             let part = (all > 0).then(|| Datum::Share(waiting as f64 / all as f64));
             let waits = row.time.waits.map(Datum::Time);
-            let sums = [Datum::Time(row.useful), Datum::Time(waiting), part.unwrap_or(Datum::Absent)];
+            let transfer = Datum::Time(row.time.transfer);
+            let sums = [Datum::Time(row.useful), Datum::Time(waiting), part.unwrap_or(Datum::Absent), transfer];
             sums.into_iter().chain(waits).collect()
         });
         if self.is_by_life {
@@ -258,12 +276,13 @@ pub(super) fn worker(by: &By) -> Option<&'static str> {
 const OF_CALLS: [&str; 7] =
     ["exclusive_share", "exclusive_ns", "inclusive_ns", "mean_ns", "p50_ns", "p99_ns", "max_ns"];
 
-/// The columns of these rows: the useful time, all waiting with its share, and the waiting by what it is for.
+/// The columns of these rows: the useful time, all waiting with its share, the transfer, and the waiting by what it is for.
 pub(super) static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
     let sum = |key: String, title: &str| Column::named(key, title.to_owned()).seat(4).rank(2).unit(SUM);
     let waiting = |wait: Wait| sum(format!("waiting_{}_ns", wait.name()), wait.name()).rank(3);
     let mut columns = vec![sum("useful_ns".to_owned(), "useful"), sum("waiting_ns".to_owned(), "waiting")];
     columns.push(Column::new("waiting_share", "waiting share").heading("waiting").seat(4).rank(2));
+    columns.push(sum("transfer_ns".to_owned(), "transfer"));
     columns.extend(Wait::ALL.map(waiting));
     columns.into_iter().map(|column| column.shown(Shown::IfNotZero)).collect()
 });

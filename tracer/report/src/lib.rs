@@ -64,6 +64,7 @@ mod table;
 #[cfg(test)]
 mod testing;
 mod time;
+mod transfers;
 mod tree;
 mod untimed;
 mod waiting;
@@ -92,6 +93,7 @@ use self::setup::JobTimes;
 use self::stats::TIMELESS;
 pub use self::suggest::{Suggestion, is_suggestion, savings, suggest};
 use self::table::{Column, Table};
+use self::transfers::Transfers;
 use self::tree::Tree;
 use self::untimed::Shares;
 use self::waiting::WaitingSums;
@@ -516,7 +518,8 @@ fn sum_up_rows(
             let grouping = groups.grouping();
             if let Some(row) = efficiency::worker(by).filter(|_| is_split) {
                 let times = JobTimes::new(trace, &waiting.visitor.setup)?;
-                let shares = waiting.visitor.shares(trace, &times, grouping);
+                let transfers = if span.is_none() { Transfers::new(trace)? } else { Transfers::default() };
+                let shares = waiting.visitor.shares(trace, &times, &transfers, grouping);
                 remarks.extend(shares.balance(row, grouping).into_iter().flat_map(|balance| balance.notes));
                 efficiency = shares.efficiency();
                 shares.add_to(&mut table);

@@ -1,7 +1,8 @@
 //! What of the time was work, and what was waiting.
 //!
 //! The exclusive time of a call is waiting if its function is known to wait ([`Wait`](rtrace_model::Wait)), or if it was
-//! made within such a call. Of the others, waiting is what passed off a CPU, as far as that is known: where `task-clock`
+//! made within such a call. For ranks and threads, what a call takes after the other ranks have come is transfer, where
+//! that is known ([`Transfers`]). Of the others, waiting is what passed off a CPU, as far as that is known: where `task-clock`
 //! was counted. The rest of the time is work.
 //!
 //! Where only a programming model is traced, such as MPI or OpenMP, no work is: then the time outside of waiting is work,
@@ -20,6 +21,7 @@ use super::key::RowId;
 use super::people::paint::Tone;
 use super::setup::JobTimes;
 use super::table::{Column, Datum, SUM, Shown, Table};
+use super::transfers::Transfers;
 
 /// The counter of time on a CPU.
 const ON_CPU: &str = "task-clock";
@@ -179,11 +181,20 @@ impl WaitingSums {
     }
 
     /// How rows that stand for threads share the work, apart from setting a job up.
-    pub(super) fn shares(&self, trace: &TraceSet, times: &JobTimes, grouping: &Grouping<'_>) -> WorkShares {
+    pub(super) fn shares(
+        &self,
+        trace: &TraceSet,
+        times: &JobTimes,
+        transfers: &Transfers,
+        grouping: &Grouping<'_>,
+    ) -> WorkShares {
         let mut threads: HashMap<LocationId, ThreadTime> = HashMap::new();
         for (&(region, location, is_setup), &time) in &self.sums {
             let thread = threads.entry(location).or_default();
-            thread.time.add(if is_setup { ExclusiveTime::default() } else { time });
+            if !is_setup {
+                let transfer = transfers.of(region, location);
+                thread.time.add(self.waits.get(&region).map_or(time, |&wait| time.transferring(wait, transfer)));
+            }
             thread.is_of_job |= self.models.get(&region).is_some_and(|model| JOBS.contains(model));
         }
         // Teams are of their processes.

@@ -19,6 +19,7 @@ use crate::measures::Measures;
 use crate::setup::JobTimes;
 use crate::stats::TIMELESS;
 use crate::table::{Datum, Table};
+use crate::transfers::Transfers;
 use crate::tree::{SiblingOrder, Tree};
 use crate::untimed::Shares;
 use crate::waiting::{WaitingSums, Waits};
@@ -133,9 +134,10 @@ impl<'a> Walks<'a> {
             groups.add_estimates(trace.estimates());
         }
         let times = JobTimes::new(trace, &waiting.setup)?;
+        let transfers = if span == ClockSpan::ALL { Transfers::new(trace)? } else { Transfers::default() };
         let rows = [(&mut processes, "process"), (&mut threads, "thread")];
         let [(processes, of_processes), (threads, of_threads)] = rows.map(|(groups, row)| {
-            let shares = waiting.shares(trace, &times, groups.grouping());
+            let shares = waiting.shares(trace, &times, &transfers, groups.grouping());
             let mut table = groups.table(Sort::Exclusive, losses);
             table.forget(timeless);
             shares.add_to(&mut table);

@@ -299,7 +299,7 @@ pub(super) fn role(event: Option<FunctionEvent>) -> u8 {
             | E::RmaComplete
             | E::RmaSync,
         ) => RMA,
-        Some(E::IoOpen | E::IoClose | E::IoRead | E::IoWrite) => FILE_IO,
+        Some(E::IoOpen | E::IoClose | E::IoRead | E::IoWrite | E::IoOther) => FILE_IO,
         Some(E::Allocate) => ALLOCATE,
         Some(E::Free) => DEALLOCATE,
         Some(E::CommunicatorRank | E::CommunicatorFree | E::Lock | E::TryLock | E::Unlock | E::Await) | None => {
