@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Ranks whose work is as 1 to 2 to 3 and so on, and messages that are late: of these, one is received by a blocking call,
-// one is waited for, and two are waited for together. Each rank tells in a line how long it worked, and waited at barriers,
-// for sums of all ranks, for all messages and for the late ones, in nanoseconds:
+// one is waited for, and two are waited for together. Each rank tells in a line how long it worked, was in barriers and in
+// sums of all ranks, sent and received all messages, and received the late ones, in nanoseconds:
 //
 //     rank RANK WORK BARRIERS SUMS MESSAGES LATE
+//
+// and when it entered each barrier, each sum and a broadcast of rank 0, in nanoseconds of the clock of all ranks:
+//
+//     entered RANK TIME...
 //
 // and for each rank that it sent to how many messages and bytes these were:
 //
@@ -21,30 +25,32 @@ static int late_ones(int rank, int to)
 }
 
 // Sends to each other rank, and receives from each, of each rank another number and size. They are small enough to be
-// sent before they are received. How long it received, in nanoseconds.
+// sent before they are received. How long it sent and received, in nanoseconds.
 static long exchange(int rank)
 {
 	char bytes[1000] = "";
+	long begin, sending = 0;
 	int ranks;
 
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	for (int to = 0; to < ranks; to++) {
 		int count = rank + 1, size = 100 * (to + 1) + rank;
 
+		begin = now();
 		for (int i = 0; to != rank && i < count; i++)
 			MPI_Send(bytes, size, MPI_BYTE, to, 1, MPI_COMM_WORLD);
+		sending += now() - begin;
 		// A late message is a number.
 		if (to != rank)
 			dprintf(1, "sent %d %d %d %ld\n", rank, to, count + late_ones(rank, to),
 				count * size + late_ones(rank, to) * (long)sizeof(long));
 	}
-	long begin = now();
-
+	begin = now();
 	for (int from = 0; from < ranks; from++) {
 		for (int i = 0; from != rank && i <= from; i++)
 			MPI_Recv(bytes, sizeof(bytes), MPI_BYTE, from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 	}
-	return now() - begin;
+	return sending + now() - begin;
 }
 
 // Receives messages that are sent late, the two of the last way one after the other. How long that took, in nanoseconds.
@@ -72,6 +78,7 @@ static long receive(int way)
 int main(int argc, char **argv)
 {
 	long work = 0, barriers = 0, sums = 0, messages, late = 0, begin, start, mine = 1, sum;
+	long entered[2 * ROUNDS + 1];
 	int rank;
 
 	MPI_Init(&argc, &argv);
@@ -81,7 +88,7 @@ int main(int argc, char **argv)
 		begin = now();
 		sleep_until(begin + (rank + 1L) * SHARE);
 		work += now() - begin;
-		begin = now();
+		entered[i] = begin = now();
 		MPI_Barrier(MPI_COMM_WORLD);
 		barriers += now() - begin;
 	}
@@ -89,12 +96,12 @@ int main(int argc, char **argv)
 		begin = now();
 		sleep_until(begin + (rank + 1L) * SHARE / 2);
 		work += now() - begin;
-		begin = now();
+		entered[ROUNDS + i] = begin = now();
 		MPI_Allreduce(&mine, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
 		sums += now() - begin;
 	}
 	start = now();
-	begin = now();
+	entered[2 * ROUNDS] = begin = now();
 	MPI_Bcast(&start, 1, MPI_LONG, 0, MPI_COMM_WORLD);
 	sums += now() - begin;
 	if (rank > 1) {
@@ -112,7 +119,9 @@ int main(int argc, char **argv)
 			begin = now();
 			sleep_until(start + (part + 1L) * LATE / parts);
 			work += now() - begin;
+			begin = now();
 			MPI_Send(&start, 1, MPI_LONG, 1, 7, MPI_COMM_WORLD);
+			messages += now() - begin;
 		}
 		if (rank == 1) {
 			begin = now();
@@ -123,6 +132,12 @@ int main(int argc, char **argv)
 		start += LATE;
 	}
 	dprintf(1, "rank %d %ld %ld %ld %ld %ld\n", rank, work, barriers, sums, messages + late, late);
+	char line[1024];
+	int length = snprintf(line, sizeof(line), "entered %d", rank);
+
+	for (int i = 0; i <= 2 * ROUNDS; i++)
+		length += snprintf(line + length, sizeof(line) - length, " %ld", entered[i]);
+	dprintf(1, "%s\n", line);
 	MPI_Finalize();
 	return 0;
 }

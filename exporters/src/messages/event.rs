@@ -64,6 +64,13 @@ pub enum MessageKind {
     IrecvRequest {
         /// What ends it.
         request: u64,
+        /// The message, with the room for it, if only one sender and one tag will do.
+        asked: Option<Transfer>,
+    },
+    /// What was asked for is not received any more.
+    IrecvCancelled {
+        /// What began it.
+        request: u64,
     },
     /// A message was received that was asked for.
     Irecv {

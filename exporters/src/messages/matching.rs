@@ -1,11 +1,12 @@
 //! Both ends of each message.
 //!
 //! Messages from one rank to another of one tag and communicator do not overtake each other, so the n-th that is sent is
-//! the n-th for which a receive was posted.
+//! the n-th for which a receive was posted. Where the end of such a receive was not seen, that is known nevertheless if only
+//! one sender and one tag would do.
 
 use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use rtrace_model::{LocationId, Timestamp};
 
@@ -65,6 +66,8 @@ struct ToldEnd {
     size: Size,
     /// When the call that began it returned, if that is known.
     begun: Option<Timestamp>,
+    /// Whether it was asked for and nobody saw it come.
+    is_open: bool,
 }
 
 /// The ends of messages, in the order in which they began.
@@ -96,7 +99,13 @@ impl MessageEnds {
                 _ => None,
             })
             .collect();
-        let mut open: BTreeMap<u32, i64> = BTreeMap::new();
+        let came: HashSet<u64> = events
+            .iter()
+            .filter_map(|event| match event.kind {
+                MessageKind::Irecv { request, .. } | MessageKind::IrecvCancelled { request } => Some(request),
+                _ => None,
+            })
+            .collect();
         // The records of a thread come in its order, so who receives a message that was probed comes next.
         let mut probes: HashMap<(LocationId, Channel), CallTime> = HashMap::new();
         for event in events {
@@ -108,19 +117,16 @@ impl MessageEnds {
                 MessageKind::Recv(transfer) => (RECEIVED, transfer, event.at, Some(event.at)),
                 MessageKind::Irecv { transfer, posted, .. } => (RECEIVED, transfer, posted, Some(event.at)),
                 MessageKind::Probed(transfer) => (RECEIVED, transfer, event.at, None),
-                MessageKind::IrecvRequest { .. } => {
-                    if let Some(own) = rank_of(event.at.location) {
-                        *open.entry(own).or_default() += 1;
-                    }
+                MessageKind::IrecvRequest { request, .. } if came.contains(&request) => continue,
+                MessageKind::IrecvRequest { asked: Some(transfer), .. } => (RECEIVED, transfer, event.at, None),
+                MessageKind::IrecvRequest { asked: None, .. } => {
+                    self.unsure[RECEIVED].extend(rank_of(event.at.location));
                     continue;
                 }
                 _ => continue,
             };
             // Records have peers only where the own rank is known.
             let Some(own) = rank_of(event.at.location) else { continue };
-            if matches!(event.kind, MessageKind::Irecv { .. }) {
-                *open.entry(own).or_default() -= 1;
-            }
             let Transfer { peer, tag, communicator, size } = transfer;
             let (source, target) = if side == SENT { (own, peer) } else { (peer, own) };
             let channel = (source, target, tag, communicator);
@@ -136,7 +142,8 @@ impl MessageEnds {
                 probed = Some(probe.remove());
             }
             let end = MessageEnd { location: at.location, call: at.call, start: at.start, done, probed };
-            self.channels.entry(channel).or_default()[side].push(ToldEnd { end, size, begun: at.end });
+            let is_open = matches!(event.kind, MessageKind::IrecvRequest { .. });
+            self.channels.entry(channel).or_default()[side].push(ToldEnd { end, size, begun: at.end, is_open });
         }
         let ranks = || events.iter().filter_map(|event| rank_of(event.at.location));
         if is_lossy || gaps.unknown_sends > 0 {
@@ -145,7 +152,6 @@ impl MessageEnds {
         if is_lossy || gaps.unknown_receives > 0 {
             self.unsure[RECEIVED].extend(ranks());
         }
-        self.unsure[RECEIVED].extend(open.into_iter().filter(|(_, open)| *open != 0).map(|(rank, _)| rank));
     }
 
     /// Visits the messages from and to ranks whose calls have all been added, and forgets their ends.
@@ -166,6 +172,9 @@ impl MessageEnds {
         visit: &mut impl FnMut(MatchedMessage),
     ) {
         sides.iter_mut().for_each(|ends| ends.sort_by_key(|ToldEnd { end, .. }| (end.start, end.location, end.call)));
+        // Nothing has come for the last of those that nobody saw come.
+        let [sent, received] = &mut sides;
+        while received.len() > sent.len() && received.pop_if(|end| end.is_open).is_some() {}
         let [sent, received] = &sides;
         let unsure = [self.unsure[SENT].contains(&source), self.unsure[RECEIVED].contains(&target)];
         let order = [sent, received].map(|ends| in_order(ends));

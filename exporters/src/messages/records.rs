@@ -187,7 +187,8 @@ impl Recorder<'_> {
             Begun::Collective(_) => MessageKind::CollectiveRequest { request: number },
             Begun::Recv(asked) => match self.other(process, asked, Some(ReceivedStatus::default())) {
                 Other::Nobody => return None,
-                _ => MessageKind::IrecvRequest { request: number },
+                Other::Known(transfer) => MessageKind::IrecvRequest { request: number, asked: Some(transfer) },
+                Other::Unknown => MessageKind::IrecvRequest { request: number, asked: None },
             },
             Begun::Send(asked) => match self.other(process, asked, None) {
                 Other::Known(transfer) => MessageKind::Isend { transfer, request: number },
@@ -237,9 +238,6 @@ impl Recorder<'_> {
             self.gaps.unseen_ends += u64::from(handles.iter().any(running));
             return;
         };
-        if call.value(Role::Flag) != Some(0) && !call.has(Role::Index) {
-            self.gaps.unseen_ends += unseen(call, handles.len());
-        }
         let statuses = [Role::Source, Role::SourceTag, Role::Received].map(|role| call.all(role).collect::<Vec<_>>());
         for (place, which) in ended.into_iter().enumerate() {
             let of_status = |role: usize| statuses[role].get(place).copied().flatten();
@@ -252,6 +250,24 @@ impl Recorder<'_> {
                 Some(Some(handle)) => self.end(process, call, *handle, status),
                 _ => self.gaps.unseen_ends += 1,
             }
+        }
+        if call.value(Role::Flag) != Some(0) && !call.has(Role::Index) {
+            self.end_others(process, call, unseen(call, handles.len()));
+        }
+    }
+
+    /// A call has ended so many requests that are not on record. If there are no others than so many, it was these.
+    fn end_others(&mut self, process: ProcessKey, call: &MessageCall, count: u64) {
+        let running = match self.requests.get_mut(&process) {
+            Some(requests) if count > 0 => requests.running_before(call.at.start),
+            _ => Vec::new(),
+        };
+        if running.len() as u64 != count {
+            self.gaps.unseen_ends += count;
+            return;
+        }
+        for handle in running {
+            self.end(process, call, handle, ReceivedStatus::default());
         }
     }
 
@@ -273,7 +289,7 @@ impl Recorder<'_> {
                     self.put(call.at, true, MessageKind::Irecv { transfer, request, posted });
                 }
                 // A receive that was undone has no source.
-                _ if ended.is_cancelled => {}
+                _ if ended.is_cancelled => self.put(call.at, true, MessageKind::IrecvCancelled { request }),
                 Other::Nobody => {}
                 Other::Unknown => self.gaps.unknown_receives += 1,
             },

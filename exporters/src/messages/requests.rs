@@ -116,6 +116,17 @@ impl RequestTable {
         Some(Ended { begun, posted, number, is_cancelled })
     }
 
+    /// The handles of the requests that run when a call begins, each as often as there are such requests, by age.
+    pub(super) fn running_before(&self, time: Timestamp) -> Vec<i64> {
+        let of_handle = |(&handle, all): (&i64, &Vec<PendingRequest>)| {
+            let running = all.iter().filter(|request| request.since <= time && request.running.is_some());
+            running.map(|request| (request.since, handle)).collect::<Vec<_>>()
+        };
+        let mut running: Vec<(Timestamp, i64)> = self.by_handle.iter().flat_map(of_handle).collect();
+        running.sort_unstable();
+        running.into_iter().map(|(_, handle)| handle).collect()
+    }
+
     /// Whether a request of that handle runs then.
     pub(super) fn is_running(&self, handle: i64, time: Timestamp) -> bool {
         let of_handle = self.by_handle.get(&handle);

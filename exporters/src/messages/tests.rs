@@ -181,7 +181,7 @@ fn what_is_not_known_of_requests_is_counted() {
         ("1 0 1 irecv peer=0 tag=1 bytes=8 request=5 communicator=0", [0, 1, 0]),
         ("1 0 1 start request=77", [0, 0, 1]),
         ("1 0 1 isend peer=0 tag=1 bytes=8 request=5 communicator=99", [1, 0, 0]),
-        // Sixteen of twenty are on record.
+        // Sixteen of twenty are on record, and no others run.
         ("1 0 1 wait count=20 request=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,", [0, 4, 0]),
         // Which one has ended is not.
         (
@@ -431,4 +431,29 @@ fn what_a_library_sends_while_it_accesses_a_file_is_its_own() {
     assert!(gaps.is_empty(), "{gaps:?}");
     // Nobody knows what is within a call whose return was not seen.
     assert_eq!(kinds.iter().map(|(call, ..)| *call).collect::<Vec<_>>(), [3, 4, 5, 6]);
+}
+
+#[test]
+fn a_call_that_waits_for_more_requests_than_are_on_record_ends_the_others() {
+    let count = 20;
+    let ask = |n: usize| format!("1 {n} {n} irecv peer=0 tag={n} bytes=64 request={} communicator=0\n", 500 + n);
+    let list = |of: fn(usize) -> String| (0..16).map(|n| of(n) + ",").collect::<String>();
+    let [handles, sources, tags, bytes] =
+        [|n: usize| (500 + n).to_string(), |_| "0".to_owned(), |n: usize| n.to_string(), |_| "8".to_owned()].map(list);
+    let wait = |start: u64, count: usize| {
+        format!(
+            "1 {start} 99 wait count={count} request={handles} source={sources} source_tag={tags} received={bytes}\n"
+        )
+    };
+    let sender: String = (0..count).map(|n| format!("1 {n} {n} send peer=1 tag={n} bytes=8 communicator=0\n")).collect();
+    let asked: String = (0..count).map(ask).collect();
+    let (messages, gaps) = matched(&[&sender, &(asked.clone() + &wait(50, count))]);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    let told: Vec<_> = messages.iter().map(|of| (of.tag, of.received.end(), of.bytes)).collect();
+    assert_eq!(told, (0..20).map(|tag| (tag, Some(Timestamp(99)), Some(8))).collect::<Vec<_>>());
+    // One more runs, so it is not known which: the messages are, and not when they came.
+    let (messages, gaps) = matched(&[&sender, &(asked + &ask(20) + &wait(50, count))]);
+    assert_eq!((gaps.unseen_ends, gaps.unmatched_receives, gaps.unmatched_sends), (9, 0, 0));
+    let told: Vec<_> = messages.iter().map(|of| (of.tag, of.received.end().is_some())).collect();
+    assert_eq!(told, (0..20).map(|tag| (tag, tag < 16)).collect::<Vec<_>>());
 }

@@ -9,7 +9,7 @@ use rtrace_exporters::{
     Collective, CommunicatorId, MatchedMessage, MessageEnd, MessageEvent, MessageGaps, MessageKind, Messages, Size,
     TraceSet, Transfer,
 };
-use rtrace_model::{LocationId, RegionId, Timestamp};
+use rtrace_model::{Call, FunctionEvent, LocationId, RegionId, Timestamp, Value};
 use tempfile::TempDir;
 
 use crate::common::skip::{Turn, installed, skip};
@@ -38,6 +38,8 @@ struct Log {
     received: BTreeMap<u64, Logged>,
     collectives: Vec<[String; 5]>,
     accesses: Vec<[String; 3]>,
+    /// What was read and written: the bytes that were asked for, and those of the status; -1 without one.
+    files: Vec<(FunctionEvent, [i64; 2])>,
     communicators: HashMap<String, Vec<u32>>,
 }
 
@@ -61,6 +63,10 @@ fn read_log(path: &Path) -> Log {
             "S" => assert!(log.sent.insert(words[1].parse().unwrap(), message()).is_none(), "{line}"),
             "R" => assert!(log.received.insert(words[1].parse().unwrap(), message()).is_none(), "{line}"),
             "C" => log.collectives.push([1, 2, 3, 4, 5].map(own)),
+            "F" => {
+                let event = FunctionEvent::from_name(words[1]).unwrap();
+                log.files.push((event, [2, 3].map(|word| words[word].parse().unwrap())));
+            }
             "P" => log.accesses.push([1, 2, 3].map(own)),
             "G" => {
                 let members = words[2].split(',').map(|rank| rank.parse().unwrap()).collect();
@@ -118,6 +124,9 @@ fn run(launcher: &str, program: &[&str], scenarios: &[&str]) -> Job {
 
 /// Whether rtrace has found where the calls return that all ranks make again and again: the last ones are timed.
 fn is_warm(traces: &Path) -> bool {
+    // No function is called more than five times a round.
+    const ROUND: usize = 5;
+    const ROUNDS: usize = 12;
     let Ok(set) = TraceSet::open(traces) else { return false };
     let mut ends: HashMap<(LocationId, RegionId), Vec<(Timestamp, bool)>> = HashMap::new();
     for place in 0..set.traces().len() {
@@ -128,15 +137,13 @@ fn is_warm(traces: &Path) -> bool {
             }
         }
     }
-    let mut warm_ranks = HashSet::new();
-    for ((location, _), ends) in ends.iter_mut().filter(|(_, ends)| ends.len() >= 8) {
+    let warm = ends.iter().filter(|(_, ends)| ends.len() >= ROUND * ROUNDS).map(|((location, _), _)| *location);
+    let is_timed = |ends: &mut Vec<(Timestamp, bool)>| {
         ends.sort_unstable();
-        if !ends.iter().rev().take(4).all(|(_, is_timed)| *is_timed) {
-            return false;
-        }
-        warm_ranks.insert(*location);
-    }
-    warm_ranks.len() == RANKS as usize
+        ends.iter().rev().take(ROUND).all(|(_, is_timed)| *is_timed)
+    };
+    warm.collect::<HashSet<_>>().len() == RANKS as usize
+        && ends.values_mut().filter(|ends| ends.len() >= ROUNDS).all(is_timed)
 }
 
 /// Runs scenarios until no return was missed of which messages depend: on a busy machine, a probe may come too late.
@@ -240,6 +247,7 @@ fn compare(job: &Job) -> usize {
             }
         }
     }
+    check_files(job, &set);
     let (matched, gaps) = matched(&messages);
     assert!(gaps.is_empty(), "{gaps:?}");
     assert_eq!(matched.len(), job.logs.iter().map(|log| log.sent.len()).sum::<usize>());
@@ -249,6 +257,33 @@ fn compare(job: &Job) -> usize {
     assert!(probed.iter().all(|message| PROBED.contains(&message.tag)), "{probed:?}");
     assert!(!others.iter().any(|message| PROBED.contains(&message.tag)), "{others:?}");
     matched.len()
+}
+
+/// What was read and written is what the log says.
+fn check_files(job: &Job, set: &TraceSet) {
+    let event_of = |call: &Call| set.region(call.region).and_then(|region| region.event);
+    for (place, log) in job.logs.iter().enumerate() {
+        let calls = set.calls_of(place).flat_map(|batch| batch.unwrap().iter().copied().collect::<Vec<_>>());
+        let is_io = |call: &Call| matches!(event_of(call), Some(FunctionEvent::IoRead | FunctionEvent::IoWrite));
+        let mut calls: Vec<Call> = calls.filter(is_io).collect();
+        calls.sort_by_key(|call| call.start);
+        // The library's functions call each other.
+        let mut until = Timestamp(0);
+        calls.retain(|call| {
+            let is_outermost = call.start >= until;
+            until = until.max(call.known_until());
+            is_outermost
+        });
+        let values = set.value_reader().of(&calls).unwrap();
+        let found = calls.iter().zip(&values).map(|(call, values)| {
+            let of = |name: &str| match values.as_ref().unwrap().iter().find(|(column, _)| column.name == name) {
+                Some((_, Some(Value::Integer(value)))) => *value,
+                _ => -1,
+            };
+            (event_of(call).unwrap(), [of("count") * of("size"), of("done")])
+        });
+        assert_eq!(found.collect::<Vec<_>>(), log.files, "rank {place}");
+    }
 }
 
 fn matched(messages: &Messages<'_>) -> (Vec<MatchedMessage>, MessageGaps) {
@@ -281,7 +316,7 @@ fn check_pairs(job: &Job, messages: &Messages<'_>, matched: &[MatchedMessage]) {
     }
 }
 
-const SCENARIOS: [&str; 10] = [
+const SCENARIOS: [&str; 11] = [
     "blocking",
     "nonblocking",
     "wildcards",
@@ -292,7 +327,23 @@ const SCENARIOS: [&str; 10] = [
     "collectives",
     "accesses",
     "intercommunicator",
+    "files",
 ];
+
+/// Of a call that waits for up to 60 requests, 16 are on record: the others are those that are left.
+fn check_many(launcher: &str, program: &[&str]) {
+    let job = run_completely(launcher, program, &["many"]);
+    let set = TraceSet::open(&job.traces).unwrap();
+    let messages = set.messages().unwrap();
+    let (matched, gaps) = matched(&messages);
+    assert!(gaps.is_empty(), "{launcher}: {gaps:?}");
+    assert!(matched.iter().all(|message| message.received.end().is_some() && message.sent.end().is_some()));
+    check_pairs(&job, &messages, &matched);
+    let logged: Vec<_> = job.logs.iter().flat_map(|log| log.sent.values()).collect();
+    assert_eq!(matched.len(), logged.len(), "{launcher}");
+    let bytes = logged.iter().map(|of| of.bytes.exact().unwrap()).sum::<u64>();
+    assert_eq!(matched.iter().map(|of| of.bytes.unwrap()).sum::<u64>(), bytes, "{launcher}");
+}
 
 #[test]
 fn messages_of_open_mpi_are_those_that_its_ranks_log() {
@@ -305,6 +356,7 @@ fn messages_of_open_mpi_are_those_that_its_ranks_log() {
     let messages = compare(&job);
     assert!(messages > 2_000, "{messages}");
     check_archive(&job);
+    check_many("mpirun.openmpi", &[program.to_str().unwrap()]);
 }
 
 /// MPICH does not say how large a derived type is: such a message has its size from its receiver.
@@ -321,6 +373,7 @@ fn messages_of_mpich_are_those_that_its_ranks_log() {
     let messages = compare(&job);
     assert!(messages > 2_000, "{messages}");
     check_archive(&job);
+    check_many("mpiexec.mpich", &[program.to_str().unwrap()]);
     let job = run_completely("mpiexec.mpich", &[program.to_str().unwrap()], &["derived"]);
     let set = TraceSet::open(&job.traces).unwrap();
     let messages = set.messages().unwrap();
@@ -517,7 +570,7 @@ with otf2.reader.open(sys.argv[1]) as trace:
             others[own, kind.replace("NonBlockingCollectiveComplete", "MpiCollectiveEnd")] += 1
         if kind in ("MpiIsend", "MpiIrecvRequest", "NonBlockingCollectiveRequest"):
             open_requests.add((own, event.request_id))
-        elif kind in ("MpiIsendComplete", "MpiIrecv", "NonBlockingCollectiveComplete"):
+        elif kind in ("MpiIsendComplete", "MpiIrecv", "MpiRequestCancelled", "NonBlockingCollectiveComplete"):
             open_requests.remove((own, event.request_id))
         if kind in ("RmaPut", "RmaGet", "RmaAtomic"):
             open_accesses.add((own, event.matching_id))

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::{AwaitedCall, TraceSet};
-use rtrace_model::{LocationId, RegionId, Role, Timestamp};
+use rtrace_model::{FunctionEvent, LocationId, RegionId, Timestamp, ValueColumn};
 
 use super::Error;
 
@@ -18,8 +18,9 @@ impl Transfers {
     /// The calls cannot be read.
     pub(super) fn new(trace: &TraceSet) -> Result<Transfers, Error> {
         let mut transfers = Transfers::default();
-        let says = |role: Role| trace.value_columns().iter().any(|column| column.role.as_deref() == Some(role.name()));
-        if !says(Role::Communicator) || !trace.profile().is_empty() {
+        let event = |column: &ValueColumn| trace.region(column.region).and_then(|region| region.event);
+        let says = |column: &ValueColumn| event(column).is_some_and(FunctionEvent::is_message);
+        if !trace.value_columns().iter().any(says) || !trace.profile().is_empty() {
             return Ok(transfers);
         }
         trace.messages()?.awaited(|AwaitedCall { at, until }| {

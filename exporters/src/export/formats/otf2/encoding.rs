@@ -30,6 +30,7 @@ pub(super) const MPI_ISEND_COMPLETE: u8 = 16;
 pub(super) const MPI_IRECV_REQUEST: u8 = 17;
 pub(super) const MPI_RECV: u8 = 18;
 pub(super) const MPI_IRECV: u8 = 19;
+pub(super) const MPI_REQUEST_CANCELLED: u8 = 21;
 pub(super) const MPI_COLLECTIVE_BEGIN: u8 = 22;
 pub(super) const MPI_COLLECTIVE_END: u8 = 23;
 pub(super) const RMA_PUT: u8 = 46;
@@ -169,7 +170,7 @@ impl Chunks {
             attributes.put(kind, &mut self.chunk);
         }
         match kind {
-            ENTER | LEAVE | MPI_ISEND_COMPLETE | MPI_IRECV_REQUEST => {
+            ENTER | LEAVE | MPI_ISEND_COMPLETE | MPI_IRECV_REQUEST | MPI_REQUEST_CANCELLED => {
                 self.chunk.push(kind);
                 self.chunk.extend(&event.0);
             }

@@ -161,9 +161,13 @@ fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: &MessageKind, is_
         }
         // Nothing is received yet.
         MessageKind::Probed(_) => return None,
-        MessageKind::IrecvRequest { request } => {
+        MessageKind::IrecvRequest { request, .. } => {
             record.long(request);
             encoding::MPI_IRECV_REQUEST
+        }
+        MessageKind::IrecvCancelled { request } => {
+            record.long(request);
+            encoding::MPI_REQUEST_CANCELLED
         }
         MessageKind::Collective(_) if !is_exit => encoding::MPI_COLLECTIVE_BEGIN,
         MessageKind::Collective(collective) => {
