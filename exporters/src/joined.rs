@@ -26,8 +26,6 @@ const MOST_KEPT: usize = 256 << 20;
 /// Finds the values of calls of a [`TraceSet`], in memory of a bounded size.
 pub struct ValueReader<'a> {
     set: &'a TraceSet,
-    /// Of each trace, the ids that its regions have in it.
-    own: Vec<HashMap<RegionId, RegionId>>,
     /// The tables, by trace and region of the set; `None` where the trace has no such region.
     tables: HashMap<(usize, RegionId), Option<ValueTable>>,
     /// By trace, region in it, and number of the segment.
@@ -87,10 +85,8 @@ impl TraceSet {
 
 impl<'a> ValueReader<'a> {
     fn new(set: &'a TraceSet) -> ValueReader<'a> {
-        let own_of = |place| set.regions_of(place).map(|(own, id)| (id, own)).collect();
-        let own = (0..set.traces().len()).map(own_of).collect();
         let (tables, kept) = (HashMap::new(), HashMap::new());
-        ValueReader { set, own, tables, kept, bytes: 0, most_bytes: MOST_KEPT, clock: 0 }
+        ValueReader { set, tables, kept, bytes: 0, most_bytes: MOST_KEPT, clock: 0 }
     }
 
     /// The values of these calls, which have the ids of the set; `None` where a call has none.
@@ -130,8 +126,8 @@ impl<'a> ValueReader<'a> {
         let table = match self.tables.entry((part, call.region)) {
             Entry::Occupied(table) => table.into_mut(),
             Entry::Vacant(none) => {
-                let own = self.own[part].get(&call.region);
-                let table = own.map(|&own| ValueTable::open(self.set.part(part), own, call.region)).transpose()?;
+                let own = self.set.regions_of(part).find_map(|(own, id)| (id == call.region).then_some(own));
+                let table = own.map(|own| ValueTable::open(self.set.part(part), own, call.region)).transpose()?;
                 none.insert(table)
             }
         };

@@ -37,8 +37,8 @@ pub use error::Error;
 pub use export::{Destination, ExportError, ExportFormat, Exported, FORMATS, Selection, export};
 pub use joined::ValueReader;
 pub use messages::{
-    AwaitedCall, CallTime, Collective, Communicator, CommunicatorId, Completion, MatchedMessage, MessageEnd, MessageEvent,
-    MessageGaps, MessageKind, Messages, Size, Transfer,
+    AwaitedCall, CallTime, Collective, Communicator, CommunicatorId, Completion, MatchedMessage, MessageEnd,
+    MessageEvent, MessageGaps, MessageKind, Messages, Size, Transfer,
 };
 pub use openmetrics::OpenMetrics;
 pub use overview::{Activity, Axis, DurationCell, Durations, Overview, SiteRow, Slice};

@@ -35,6 +35,7 @@ fn messages_of_many_ranks_take_bounded_memory() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let stays = std::env::var_os("RTRACE_TRACE");
     let job = stays.as_ref().map_or(folder.path().join("job"), Into::into);
+    std::fs::create_dir_all(&job).unwrap();
     for rank in 0..ranks {
         record(&job.join(format!("rank-{rank:04}")), rank, ranks, rounds);
     }
@@ -87,7 +88,7 @@ fn record(path: &Path, rank: u32, size: u32, rounds: u64) {
         let event = Some(event).filter(|_| !roles.is_empty());
         writer.define(&Definition::Region(Region { id, name, event, size: 1, ..common::region(id.0) })).unwrap();
         for (position, role) in (0..).zip(roles) {
-            writer.define(&Definition::ValueColumn(column(id, position, role))).unwrap();
+            writer.define(&column(id, position, role)).unwrap();
         }
     }
     let [left, right] = [(rank + size - 1) % size, (rank + 1) % size].map(i64::from);

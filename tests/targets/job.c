@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Ranks whose work is as 1 to 2 to 3 and so on, and messages that are late: of these, one is received by a blocking call,
 // one is waited for, and two are waited for together. Each rank tells in a line how long it worked, was in barriers and in
-// sums of all ranks, sent and received all messages, and received the late ones, in nanoseconds:
+// sums of all ranks, sent and received all messages, and waited until the late ones were sent, in nanoseconds:
 //
 //     rank RANK WORK BARRIERS SUMS MESSAGES LATE
 //
@@ -53,25 +53,27 @@ static long exchange(int rank)
 	return sending + now() - begin;
 }
 
-// Receives messages that are sent late, the two of the last way one after the other. How long that took, in nanoseconds.
-static long receive(int way)
+// Receives messages that are sent late, the two of the last way one after the other; each says when it was sent. How long
+// that took, and how long it was until the last was sent, in nanoseconds.
+static long receive(int way, long *late)
 {
-	long number, begin = now(), numbers[2];
+	long begin = now(), sent[2] = { 0, 0 };
 	MPI_Request requests[2];
 
 	switch (way) {
 	case 0:
-		MPI_Recv(&number, 1, MPI_LONG, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Recv(&sent[1], 1, MPI_LONG, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 		break;
 	case 1:
-		MPI_Irecv(&number, 1, MPI_LONG, 0, 7, MPI_COMM_WORLD, &requests[0]);
+		MPI_Irecv(&sent[1], 1, MPI_LONG, 0, 7, MPI_COMM_WORLD, &requests[0]);
 		MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
 		break;
 	default:
 		for (int i = 0; i < 2; i++)
-			MPI_Irecv(&numbers[i], 1, MPI_LONG, 0, 7, MPI_COMM_WORLD, &requests[i]);
+			MPI_Irecv(&sent[i], 1, MPI_LONG, 0, 7, MPI_COMM_WORLD, &requests[i]);
 		MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 	}
+	*late += sent[1] - begin;
 	return now() - begin;
 }
 
@@ -120,18 +122,18 @@ int main(int argc, char **argv)
 			sleep_until(start + (part + 1L) * LATE / parts);
 			work += now() - begin;
 			begin = now();
-			MPI_Send(&start, 1, MPI_LONG, 1, 7, MPI_COMM_WORLD);
+			MPI_Send(&begin, 1, MPI_LONG, 1, 7, MPI_COMM_WORLD);
 			messages += now() - begin;
 		}
 		if (rank == 1) {
 			begin = now();
 			sleep_until(start);
 			work += now() - begin;
-			late += receive(way);
+			messages += receive(way, &late);
 		}
 		start += LATE;
 	}
-	dprintf(1, "rank %d %ld %ld %ld %ld %ld\n", rank, work, barriers, sums, messages + late, late);
+	dprintf(1, "rank %d %ld %ld %ld %ld %ld\n", rank, work, barriers, sums, messages, late);
 	char line[1024];
 	int length = snprintf(line, sizeof(line), "entered %d", rank);
 

@@ -121,9 +121,9 @@ impl AwaitedCalls {
             let of_ranks: Option<Vec<&Vec<Part>>> = ranks.iter().map(|rank| parts.get(rank)).collect();
             // The n-th operation of each rank is the same one, if none is missing.
             let is_sure = communicator.others.is_none() && !ranks.iter().any(|rank| self.unsure.contains(rank));
-            let Some(of_ranks) = of_ranks.filter(|of_ranks| {
-                is_sure && of_ranks.iter().all(|parts| parts.len() == of_ranks[0].len())
-            }) else {
+            let Some(of_ranks) =
+                of_ranks.filter(|of_ranks| is_sure && of_ranks.iter().all(|parts| parts.len() == of_ranks[0].len()))
+            else {
                 continue;
             };
             for number in 0..of_ranks.first().map_or(0, |parts| parts.len()) {
@@ -150,7 +150,13 @@ fn operation(ranks: &[u32], parts: &[Part], mut found: impl FnMut(CallTime, Time
         before = before.max(part.start);
         let began = match (event, root) {
             (E::Broadcast | E::Scatter | E::ScatterV, Some(root)) => parts[root].start,
-            (E::Reduce | E::Gather | E::GatherV, Some(root)) => if root == place { last } else { part.start },
+            (E::Reduce | E::Gather | E::GatherV, Some(root)) => {
+                if root == place {
+                    last
+                } else {
+                    part.start
+                }
+            }
             (E::Scan, _) => before,
             (E::Barrier | E::Allgather | E::AllgatherV | E::Allreduce, _) => last,
             (E::Alltoall | E::AlltoallV | E::ReduceScatter, _) => last,

@@ -377,11 +377,8 @@ fn a_collective_operation_waits_for_those_whose_data_it_needs() {
     let until = |rank: u32, times: [u64; 5]| [1, 2, 3, 4, 6].map(|call| (rank, call)).into_iter().zip(times);
     // Of the broadcast for the root, of the reduction the root for all, of the scan for those before; and a call that waits
     // for a request until all have begun the operation.
-    let all = [
-        until(0, [150, 250, 310, 420, 570]),
-        until(1, [150, 250, 350, 420, 570]),
-        until(2, [150, 260, 350, 420, 570]),
-    ];
+    let all =
+        [until(0, [150, 250, 310, 420, 570]), until(1, [150, 250, 350, 420, 570]), until(2, [150, 260, 350, 420, 570])];
     let expected: Vec<_> = all.into_iter().flatten().map(|((rank, call), until)| (rank, call, until)).collect();
     assert_eq!(found, expected);
 }
@@ -445,7 +442,8 @@ fn a_call_that_waits_for_more_requests_than_are_on_record_ends_the_others() {
             "1 {start} 99 wait count={count} request={handles} source={sources} source_tag={tags} received={bytes}\n"
         )
     };
-    let sender: String = (0..count).map(|n| format!("1 {n} {n} send peer=1 tag={n} bytes=8 communicator=0\n")).collect();
+    let sender: String =
+        (0..count).map(|n| format!("1 {n} {n} send peer=1 tag={n} bytes=8 communicator=0\n")).collect();
     let asked: String = (0..count).map(ask).collect();
     let (messages, gaps) = matched(&[&sender, &(asked.clone() + &wait(50, count))]);
     assert!(gaps.is_empty(), "{gaps:?}");

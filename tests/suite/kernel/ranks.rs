@@ -141,14 +141,18 @@ fn wait_as_long_as_they_say(program: &Path) -> Result<(), String> {
         let transfer = row("transfer_ns");
         // Ranks that spin take each other's CPU between readings of the clock.
         let receiving = row("waiting_receive_ns");
-        if !(0.99 * late - transfer..messages + 1e6).contains(&receiving) {
+        if !(0.99 * late..messages + 1e6).contains(&receiving) {
             return Err(format!("messages of {number}: {receiving}, {messages}, {late}"));
         }
         let useful = row("useful_ns");
         same_time(useful, work, &format!("work of {number}"))?;
         let (all, share) = (row("waiting_ns"), row("waiting_share"));
         assert!((share - all / (all + useful + transfer)).abs() < 2e-6, "{share}: {all}, {transfer} and {useful}");
-        same_time(all + transfer, barriers + sums + messages, &format!("all calls of {number}"))?;
+        // Between readings of the clock around a message there is little else than the probes.
+        let (least, most) = (0.99 * (barriers + sums) - 2e6, barriers + sums + messages + 1e6);
+        if !(least..most).contains(&(all + transfer)) {
+            return Err(format!("all calls of {number}: {all} and {transfer}, {barriers}, {sums} and {messages}"));
+        }
         let kinds =
             ["barrier", "receive", "collective", "communication"].map(|kind| row(&format!("waiting_{kind}_ns")));
         assert_eq!(kinds.iter().sum::<f64>(), all, "{kinds:?}");
