@@ -13,7 +13,7 @@ pub struct Ticks {
     /// All of them.
     pub all: u64,
     /// Those that found a thread at a breakpoint: in the kernel because of it, or just behind it.
-    pub at_breakpoints: u64,
+    pub of_tracing: u64,
 }
 
 impl Programs {
@@ -29,8 +29,8 @@ impl Programs {
 
     /// The ticks so far; none where they are not counted.
     pub fn ticks(&self) -> Option<Ticks> {
-        let [all, at_breakpoints] = self.shared.clock_ticks.map(|ticks| ticks.load(Ordering::Relaxed));
-        (!self.clocks.is_empty()).then_some(Ticks { all, at_breakpoints })
+        let [all, of_tracing] = self.shared.clock_ticks.map(|ticks| ticks.load(Ordering::Relaxed));
+        (!self.clocks.is_empty()).then_some(Ticks { all, of_tracing })
     }
 }
 

@@ -112,7 +112,7 @@ impl Shared {
                 stepped_returns: AtomicU64::from_ptr(&raw mut bss.stepped_returns),
                 clock_ticks: [
                     AtomicU64::from_ptr(&raw mut bss.clock_ticks),
-                    AtomicU64::from_ptr(&raw mut bss.clock_ticks_at_breakpoints),
+                    AtomicU64::from_ptr(&raw mut bss.clock_ticks_of_tracing),
                 ],
                 waited: AtomicU64::from_ptr(&raw mut bss.waited),
                 longest_for_children: AtomicU64::from_ptr(&raw mut bss.for_children.longest),

@@ -81,7 +81,7 @@ pub use latency::{FEW_DURATIONS, Latency, three_digits};
 pub use libraries::name_apart;
 pub use loss::{Loss, LossReason};
 pub use metric::{Base, Metric, Sample, Scope, Span, Tally};
-pub use overhead::{LEAST_CPU, Overhead};
+pub use overhead::{LEAST_CPU, Overhead, SAMPLE_PERIOD};
 pub use peaks::{PeakRates, Peaks};
 pub use probe::{HeldBytes, Jump, MOST_MOVED, MOST_WORDS, Step};
 pub use profile::{Count, FoldedPath, HISTOGRAM_BUCKETS, PathDetail, PathProfile, histogram_bucket};

@@ -122,7 +122,7 @@ u64 stepped_returns;
 
 /* How often the clocks of the CPUs found traced processes, and of these, at a breakpoint (clock.bpf.h). */
 u64 clock_ticks;
-u64 clock_ticks_at_breakpoints;
+u64 clock_ticks_of_tracing;
 
 /* How long threads wait for user space. */
 struct rt_patience {

@@ -12,8 +12,8 @@ use crate::record::governor::{Living, Report};
 use crate::record::pipeline::Pipeline;
 use crate::record::source::Source;
 
-/// What tracing takes of the programs' CPU time, how many samples of that time tell so, and how many of these may be
-/// either; the ids begin with this one.
+/// What tracing takes of the programs' CPU time, how many samples of that time tell so, and about how many more found code that
+/// is slower behind a probe; the ids begin with this one.
 pub fn overhead_metrics(id: MetricId) -> [Metric; 3] {
     let metric = |id, name: &str, exponent| Metric {
         id,
@@ -24,11 +24,11 @@ pub fn overhead_metrics(id: MetricId) -> [Metric; 3] {
         scope: Scope::Node,
         span: Span::Point,
     };
-    let [samples, doubtful] = [1, 2].map(|place| MetricId(id.0 + place));
+    let [samples, slower] = [1, 2].map(|place| MetricId(id.0 + place));
     [
         metric(id, "rtrace/overhead", -2),
         metric(samples, "rtrace/overhead_samples", 0),
-        metric(doubtful, "rtrace/overhead_doubtful", 0),
+        metric(slower, "rtrace/overhead_slower", 0),
     ]
 }
 

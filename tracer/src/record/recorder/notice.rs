@@ -1,14 +1,9 @@
 //! Says how much slower tracing makes the programs, and once, where no budget was given, that it is more than most would want.
 
-use std::time::Duration;
-
 use rtrace_bpf::Ticks;
-use rtrace_model::{LEAST_CPU, Overhead, Timestamp};
+use rtrace_model::{LEAST_CPU, Overhead, SAMPLE_PERIOD, Timestamp};
 
 use crate::host;
-
-/// CPU time between two ticks of a clock, in step with no other timer.
-pub const TICK: Duration = Duration::from_nanos(1_017_071);
 
 /// Percent by which the program's time is longer.
 const WORTH_SAYING: f64 = 50.0;
@@ -17,10 +12,11 @@ const WORTH_SAYING: f64 = 50.0;
 /// would change nothing.
 const LEAST_TRACING: f64 = 100e6;
 
-/// Nanoseconds by which the program's own code is slower for each call: what follows a probe finds less in the caches. It
-/// was 220 to 560 in five programs, and 700 to 1,000 in two while others used the same caches: what is said has to
-/// allow for none and for twice as much.
-const SLOWER_BEHIND: f64 = 500.0;
+/// Nanoseconds by which the program's own code is slower at most behind a call whose tracing takes [`UNIT`]. What follows a probe
+/// finds less in the caches, and the less, the longer the kernel was at work: in ten programs whose calls took 4 to 20 us,
+/// it was by 600 to 2,000 ns, about as the root of that.
+const SLOWER_BEHIND: f64 = 400.0;
+const UNIT: f64 = 1_000.0;
 
 /// What ticks of the clocks tell of the cost since a time.
 pub struct Notice {
@@ -34,9 +30,10 @@ pub struct Notice {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampledOverhead {
     pub overhead: Overhead,
+    /// Those that found tracing, or the program's own code as it is without.
     pub samples: f64,
-    /// Of those of the program's code, as many as may be only because of tracing.
-    pub doubtful: f64,
+    /// About as many at most found the program's code besides, because it is slower behind probes.
+    pub slower: f64,
 }
 
 impl Notice {
@@ -52,17 +49,19 @@ impl Notice {
         let before = std::mem::replace(&mut self.before, ticks);
         let more = calls.saturating_sub(std::mem::replace(&mut self.calls, calls));
         let samples = ticks.all.saturating_sub(before.all) as f64;
-        let tracing = ticks.at_breakpoints.saturating_sub(before.at_breakpoints) as f64;
-        let doubtful = more as f64 * SLOWER_BEHIND / period;
+        let tracing = ticks.of_tracing.saturating_sub(before.of_tracing) as f64;
+        // Of each call: the root of what its tracing takes.
+        let slower = (tracing * period / UNIT * more as f64).sqrt() * SLOWER_BEHIND / period;
         let others = (samples - tracing).max(LEAST_CPU * time - tracing);
-        SampledOverhead { overhead: Overhead::sampled(tracing, others, doubtful), samples, doubtful }
+        let (overhead, samples) = Overhead::sampled(tracing, others, slower);
+        SampledOverhead { overhead, samples, slower }
     }
 
     /// In percent, the first time that it is worth saying.
     pub fn worth_saying(&mut self, sampled: SampledOverhead) -> Option<u32> {
         let SampledOverhead { overhead, samples, .. } = sampled;
         let percent = overhead.in_percent();
-        let tracing = (samples - overhead.own_of(samples)) * TICK.as_nanos() as f64;
+        let tracing = (samples - overhead.own_of(samples)) * SAMPLE_PERIOD.as_nanos() as f64;
         let is_new = percent > WORTH_SAYING && tracing > LEAST_TRACING && !self.is_said;
         self.is_said |= is_new;
         is_new.then_some(percent.round() as u32)
@@ -76,20 +75,22 @@ mod tests {
     #[test]
     fn the_cost_is_that_of_the_ticks_since_the_last_look() {
         let mut notice = Notice::new();
-        let mut look = |all, at_breakpoints, calls| {
-            let sampled = notice.look(Ticks { all, at_breakpoints }, calls, 1e6);
-            (sampled.overhead.in_percent().round(), sampled.samples, sampled.doubtful)
+        let mut look = |all, of_tracing, calls| {
+            let sampled = notice.look(Ticks { all, of_tracing }, calls, 1e6);
+            (sampled.overhead.in_percent().round(), sampled.samples.round(), sampled.slower)
         };
         assert_eq!(look(1_000, 200, 0), (25.0, 1_000.0, 0.0));
         assert_eq!(look(1_000, 200, 0), (0.0, 0.0, 0.0));
-        assert_eq!(look(2_000, 1_000, 400_000), (600.0, 1_000.0, 200.0));
+        // Own code is slower by 400 ns a call, times the root of its 2 us, if there is enough of it.
+        let (percent, samples, slower) = look(2_000, 1_000, 400_000);
+        assert_eq!((percent, samples, slower.round()), (1_867.0, 843.0, 226.0));
     }
 
     #[test]
     fn what_is_worth_saying_is_said_once() {
         let mut notice = Notice::new();
         let mut said = |percent, samples| {
-            notice.worth_saying(SampledOverhead { overhead: Overhead::percent(percent), samples, doubtful: 0.0 })
+            notice.worth_saying(SampledOverhead { overhead: Overhead::percent(percent), samples, slower: 0.0 })
         };
         assert_eq!(said(49.0, 1_000.0), None);
         assert_eq!(said(400.0, 50.0), None, "the program is too short");

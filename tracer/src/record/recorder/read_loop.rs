@@ -5,13 +5,13 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use rtrace_bpf::Error;
-use rtrace_model::{EventKind, Item, LocationId, Timestamp};
+use rtrace_model::{EventKind, Item, LocationId, SAMPLE_PERIOD, Timestamp};
 
 use super::Recording;
 use super::announcements::Announcements;
 use super::governing::{Governing, tell_overhead};
 use super::members::Members;
-use super::notice::{Notice, SampledOverhead, TICK};
+use super::notice::{Notice, SampledOverhead};
 use crate::host;
 use crate::record::admission::Limit;
 use crate::record::attach::Attachment;
@@ -240,9 +240,9 @@ impl ReadLoop<'_, '_, '_> {
         let CostWatch::Notice(notice) = &mut self.cost else { return };
         let Some(ticks) = self.recording.programs.ticks() else { return };
         let calls = self.source.calls_by_region().iter().sum();
-        let sampled = notice.look(ticks, calls, TICK.as_nanos() as f64);
-        let SampledOverhead { overhead, samples, doubtful } = sampled;
-        tell_overhead(self.pipeline, self.recording.overhead, &[overhead.in_percent(), samples, doubtful]);
+        let sampled = notice.look(ticks, calls, SAMPLE_PERIOD.as_nanos() as f64);
+        let SampledOverhead { overhead, samples, slower } = sampled;
+        tell_overhead(self.pipeline, self.recording.overhead, &[overhead.in_percent(), samples, slower]);
         if let Some(percent) = notice.worth_saying(sampled) {
             self.announcements.event(EventKind::Slowdown { percent });
         }

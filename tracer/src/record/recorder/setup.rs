@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use rtrace_bpf::{LoadOptions, Mechanism, Observer, Programs};
 use rtrace_code::arrival::Keeps;
 use rtrace_code::instruction::Emulation;
-use rtrace_model::{CallCost, Sink};
+use rtrace_model::{CallCost, SAMPLE_PERIOD, Sink};
 
-use super::notice::TICK;
 use crate::counters::Counters;
 use crate::host;
 use crate::limits;
@@ -112,7 +111,7 @@ pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     programs.keep_descriptors(first_kept);
     // A governor knows what tracing costs. Where the kernel refuses clocks, that is not known.
     if setup.how.budget.is_none()
-        && let Ok(clocks) = clocks::of_all_cpus(TICK)
+        && let Ok(clocks) = clocks::of_all_cpus(SAMPLE_PERIOD)
     {
         programs.count_ticks(clocks)?;
     }
