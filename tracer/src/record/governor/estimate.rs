@@ -12,8 +12,10 @@ use rtrace_bpf::Counted;
 use rtrace_bpf::wire::CountedKey;
 use rtrace_model::{Estimate, LocationId, RegionId};
 
-/// A window in which hits have left a thread less than this part of its time tells too little of its pace.
+/// A window in which hits have left a thread less than this part of its time tells too little of its pace, and of what such windows
+/// met, an estimate may have no more than this part.
 const LEAST_LEFT: f64 = 0.7;
+const MOST_UNCLEAR: f64 = 0.1;
 
 /// So many windows must have met calls, or fewer if all have.
 const ENOUGH: u32 = 8;
@@ -106,8 +108,10 @@ impl Between {
 /// What is known of a region that is or was throttled.
 #[derive(Clone, Debug, Default)]
 struct Region {
-    /// At the pace that windows showed which left enough time to the program.
+    /// At the pace of the time that windows left to the program.
     clear: Between,
+    /// Calls that windows met which left too little. These windows are not left out: they are those in which the program called most.
+    unclear: f64,
     /// At the pace that the program had in all windows: without their probes it is quicker.
     slowed: Between,
     /// Windows of late: how many, hits, and nanoseconds that were left to them.
@@ -130,7 +134,7 @@ impl Region {
 
     /// Calls outside of windows, and the margin; without a margin there were at least so many.
     fn missed(&self) -> Option<(f64, Option<f64>)> {
-        let is_clear = self.clear.windows * 2 >= self.slowed.windows;
+        let is_clear = self.unclear <= self.clear.hits * MOST_UNCLEAR;
         if let Some((calls, margin)) = self.clear.known().filter(|_| is_clear) {
             return Some((calls, Some(margin)));
         }
@@ -201,8 +205,9 @@ impl Estimator {
             region.recent_hits = region.recent_hits * KEPT + seen.hits;
             region.recent_left = region.recent_left * KEPT + left;
             region.slowed.add(window, Seen { hits: seen.hits, ..slowed });
-            if is_clear {
-                region.clear.add(window, seen);
+            region.clear.add(window, seen);
+            if !is_clear {
+                region.unclear += seen.hits;
             }
         }
     }

@@ -121,6 +121,20 @@ fn where_windows_differ_much_a_part_is_known_too() {
     }
 }
 
+/// Windows in which the program calls most are those in which probes leave it the least. Without these, an estimate would be that of
+/// the rest of the time.
+#[test]
+fn no_estimate_is_of_the_quiet_windows_alone() {
+    let bursts = |now: u64| if (now / (100 * MS)).is_multiple_of(5) { 1_000.0 } else { 100_000.0 };
+    let is_wrong = |seed: &u64| {
+        let mut target = Simulated::new(*seed, 5_000.0, 5_000.0);
+        let Estimate { estimated, margin, .. } = target.run(bursts, 60).estimate();
+        let (estimated, margin) = (estimated.expect("windows met calls") as f64, margin.map(|margin| margin as f64));
+        margin.map_or(estimated > target.truth, |margin| (estimated - target.truth).abs() > margin)
+    };
+    assert_eq!((0..100).filter(is_wrong).count(), 0);
+}
+
 #[test]
 fn what_is_restored_goes_unseen_no_more() {
     let mut target = Simulated::new(1, 1_000.0, 1_000.0);
