@@ -50,6 +50,9 @@ const CLOSED_TOGETHER: usize = 12;
 /// the kernel takes out a few sites, and then waits for a grace period of RCU, which all wait for together.
 const CLOSED_SOON: usize = 256;
 
+/// Links with so many sites are closed together while the recording goes on, at most.
+const SITES_TOGETHER: usize = 4096;
+
 /// Probes in place. Dropping them takes them out.
 #[derive(Default)]
 pub struct Attachment {
@@ -350,25 +353,28 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// Takes probes out, for which nobody waits now.
+    /// Takes probes out, for which nobody waits now. Who places a probe meanwhile waits at each site for all others that
+    /// place or remove one: of large links, few are closed together.
     pub fn close(&mut self, probes: Vec<Probes>) {
-        self.spawn(probes, host::run_as_usual);
+        self.spawn(probes, SITES_TOGETHER, host::run_as_usual);
     }
 
     /// The same of few probes that are hit often until they are gone.
     pub fn close_first(&mut self, probes: Vec<Probes>) {
-        self.spawn(probes, || ());
+        self.spawn(probes, usize::MAX, || ());
     }
 
-    fn spawn(&mut self, probes: Vec<Probes>, begin: fn()) {
+    fn spawn(&mut self, probes: Vec<Probes>, sites_together: usize, begin: fn()) {
         self.at_work.retain(|closing| !closing.is_finished());
         if !probes.is_empty() {
-            let links = probes.into_iter().flat_map(Probes::into_links).collect();
+            let links: Vec<Probes> = probes.into_iter().flat_map(Probes::into_links).collect();
+            let sites = links.iter().map(Probes::sites).sum::<usize>() / links.len().max(1);
+            let together = (sites_together / sites.max(1)).clamp(1, CLOSED_SOON);
             let last_end = Arc::clone(&self.last_end);
             self.at_work.push(thread::spawn(move || {
                 host::run_anywhere();
                 begin();
-                close(links, CLOSED_SOON);
+                close(links, together);
                 last_end.fetch_max(host::now().0, Ordering::SeqCst);
             }));
         }
