@@ -95,13 +95,20 @@ pub fn run_first() -> Priority {
 /// where that is allowed. By its nice value alone, the scheduler lets who runs finish a time slice first.
 pub fn run_at_once() -> Priority {
     let before = run_first();
-    set_policy(libc::SCHED_FIFO);
+    set_policy(libc::SCHED_FIFO, 1);
+    before
+}
+
+/// The same for a thread that nobody else of these may keep waiting.
+pub fn run_before_all() -> Priority {
+    let before = run_first();
+    set_policy(libc::SCHED_FIFO, 2);
     before
 }
 
 /// Lets the calling thread run like those that never were ahead: it has the priority of the one that started it.
 pub fn run_as_usual() {
-    set_policy(libc::SCHED_OTHER);
+    set_policy(libc::SCHED_OTHER, 0);
     set_nice(usual_nice());
 }
 
@@ -143,8 +150,7 @@ pub fn allowed_cpus() -> Option<CpuSet> {
     *ALLOWED.get_or_init(|| sched_getaffinity(None).ok())
 }
 
-fn set_policy(policy: c_int) {
-    let priority = c_int::from(policy != libc::SCHED_OTHER);
+fn set_policy(policy: c_int, priority: c_int) {
     // SAFETY: the structure is as the call expects it, which only reads it.
     unsafe { libc::sched_setscheduler(0, policy, &libc::sched_param { sched_priority: priority }) };
 }
@@ -210,7 +216,7 @@ impl Priority {
 
 impl Drop for Priority {
     fn drop(&mut self) {
-        set_policy(self.policy);
+        set_policy(self.policy, c_int::from(self.policy != libc::SCHED_OTHER));
         set_nice(self.nice);
     }
 }

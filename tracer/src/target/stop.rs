@@ -6,6 +6,9 @@ use std::mem::MaybeUninit;
 
 use crate::target::descendants::parent_of;
 
+/// What a thread has stopped for otherwise has more than a signal's number.
+const MOST_SIGNAL: libc::c_int = 127;
+
 /// A thread that stops, or has stopped. It goes on when this goes, and when the thread of rtrace ends that stops it.
 pub struct ThreadStop {
     thread: libc::pid_t,
@@ -29,24 +32,33 @@ impl ThreadStop {
 
     /// Whether the thread executes nothing more: it has stopped, or it has ended.
     pub fn is_reached(&self) -> bool {
-        self.state().is_none_or(|code| code != 0)
+        self.state().is_none_or(|(code, _)| code != 0)
     }
 
-    /// What has become of the thread (`CLD_*`); 0: it still runs in the kernel. None where it is not there any more.
-    fn state(&self) -> Option<libc::c_int> {
+    /// What has become of the thread (`CLD_*`, and a signal or the like); 0: it still runs in the kernel. None where it is
+    /// not there any more.
+    fn state(&self) -> Option<(libc::c_int, libc::c_int)> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
         // SAFETY: the kernel fills the structure, of which zeros are a value.
         unsafe {
             let waited = libc::waitid(libc::P_PID, self.thread.cast_unsigned(), info.as_mut_ptr(), flags);
-            (waited == 0).then(|| info.assume_init().si_code)
+            (waited == 0).then(|| info.assume_init()).map(|info| (info.si_code, info.si_status()))
+        }
+    }
+
+    /// The signal at which the thread has stopped, as it came before; 0: none.
+    fn signal(&self) -> libc::c_int {
+        match self.state() {
+            Some((libc::CLD_TRAPPED, signal @ 1..=MOST_SIGNAL)) => signal,
+            _ => 0,
         }
     }
 }
 
 impl Drop for ThreadStop {
     fn drop(&mut self) {
-        if ask(libc::PTRACE_DETACH, self.thread).is_ok() {
+        if ask_with(libc::PTRACE_DETACH, self.thread, self.signal()).is_ok() {
             return;
         }
         // It has been killed, which its parent is told once we have taken note, unless it is a child of ours.
@@ -58,8 +70,12 @@ impl Drop for ThreadStop {
 }
 
 fn ask(request: libc::c_uint, thread: libc::pid_t) -> io::Result<()> {
+    ask_with(request, thread, 0)
+}
+
+fn ask_with(request: libc::c_uint, thread: libc::pid_t, number: libc::c_int) -> io::Result<()> {
     // SAFETY: none of the requests made here takes memory.
-    match unsafe { libc::ptrace(request, thread, 0, 0) } {
+    match unsafe { libc::ptrace(request, thread, 0, libc::c_long::from(number)) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -82,11 +98,11 @@ mod tests {
         while !stop.is_reached() {
             sleep(Duration::from_millis(1));
         }
-        assert_eq!(stop.state(), Some(libc::CLD_TRAPPED));
+        assert_eq!(stop.state().map(|(code, _)| code), Some(libc::CLD_TRAPPED));
         assert!(ThreadStop::of(cat.id(), cat.id()).is_none(), "it is stopped already");
         drop(cat.stdin.take());
         sleep(Duration::from_millis(20));
-        assert_eq!(stop.state(), Some(libc::CLD_TRAPPED), "it executes nothing");
+        assert_eq!(stop.state().map(|(code, _)| code), Some(libc::CLD_TRAPPED), "it executes nothing");
         drop(stop);
         assert!(cat.wait().unwrap().success());
     }
@@ -96,7 +112,7 @@ mod tests {
         let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let stop = ThreadStop::of(cat.id(), cat.id()).expect("a child may be stopped");
         cat.kill().unwrap();
-        while stop.state().is_some_and(|code| code != libc::CLD_KILLED) {
+        while stop.state().is_some_and(|(code, _)| code != libc::CLD_KILLED) {
             sleep(Duration::from_millis(1));
         }
         assert!(stop.is_reached());
