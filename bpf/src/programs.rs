@@ -143,7 +143,7 @@ pub struct Observer {
 /// What a child has done that had no probes of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unlinked {
-    /// It can have executed nothing: its parent has waited until it was asked.
+    /// It can have executed nothing: its parent has waited until it was stopped, or until this was asked.
     pub is_held: bool,
     /// Code that is traced in its parent may have run in it.
     pub has_run: bool,
@@ -162,8 +162,8 @@ impl Programs {
         self.may_wait
     }
 
-    /// A process that forks waits from now on until its child has its probes, for so many nanoseconds at most; 0: it does
-    /// not.
+    /// A process that forks waits from now on until its child [is stopped](Programs::stop_child), for so many nanoseconds at
+    /// most; 0: it does not.
     pub fn wait_for_children(&self, longest_ns: u64) {
         self.shared.longest_for_children.store(longest_ns, Ordering::Relaxed);
     }
@@ -246,6 +246,47 @@ impl Programs {
         Ok(space)
     }
 
+    /// Stops a child that was just forked, and lets its parent go on, which waits for that. Returns whether that came before
+    /// the child had probes of its own.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn stop_child(&self, pid: u32, stop: impl FnOnce() -> bool) -> Result<bool, Error> {
+        if self.known_of_unlinked(pid)?.is_none() || !stop() {
+            self.answer_parent(
+                pid,
+                UnlinkedBit(UnlinkedBit::RT_UNLINKED_ANSWERED.0 | UnlinkedBit::RT_UNLINKED_FREE.0),
+            )?;
+            return Ok(false);
+        }
+        // If its parent had waited for too long before it was stopped, that is known by now.
+        self.answer_parent(pid, UnlinkedBit::RT_UNLINKED_ANSWERED)
+    }
+
+    /// A child that was stopped goes on, though it may not have its probes yet.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn free_child(&self, pid: u32) -> Result<(), Error> {
+        self.answer_parent(pid, UnlinkedBit::RT_UNLINKED_FREE).map(drop)
+    }
+
+    /// Whether the child has not got its probes yet.
+    fn answer_parent(&self, pid: u32, answer: UnlinkedBit) -> Result<bool, Error> {
+        let Some(known) = self.known_of_unlinked(pid)? else { return Ok(false) };
+        let value = (known | answer.0).to_ne_bytes();
+        match self.skel.maps.unlinked.update(&pid.to_ne_bytes(), &value, MapFlags::EXIST) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            updated => updated.map(|()| true).map_err(Error::kernel("answer a process that forks")),
+        }
+    }
+
+    fn known_of_unlinked(&self, pid: u32) -> Result<Option<u32>, Error> {
+        let known = self.skel.maps.unlinked.lookup(&pid.to_ne_bytes(), MapFlags::ANY);
+        let known = known.map_err(Error::kernel("ask what a child has done"))?;
+        Ok(known.and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?))))
+    }
+
     /// Whether a child can have called anything since it was forked, of which that is no longer known afterwards. Asked
     /// once it has probes of its own, or will get none.
     ///
@@ -259,13 +300,11 @@ impl Programs {
         Iter::new(&link).map_err(action())?.read_to_end(&mut Vec::new()).map_err(Error::io("look at threads"))?;
         let has_met = self.shared.has_met_breakpoint.load(Ordering::SeqCst) != 0;
         // What a thread leaves behind when it ends or executes a program is there before its own note of it is gone.
-        let map = &self.skel.maps.unlinked;
-        let known = map.lookup(&pid.to_ne_bytes(), MapFlags::ANY).map_err(action())?;
-        let Some(known) = known.and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?))) else {
+        let Some(known) = self.known_of_unlinked(pid)? else {
             return Ok(Unlinked { is_held: false, has_run: true, has_executed: true });
         };
         // Its parent waits no longer, if it does.
-        map.delete(&pid.to_ne_bytes()).map_err(action())?;
+        self.skel.maps.unlinked.delete(&pid.to_ne_bytes()).map_err(action())?;
         let is = |bit: UnlinkedBit| known & bit.0 != 0;
         Ok(Unlinked {
             is_held: !is(UnlinkedBit::RT_UNLINKED_FREE),

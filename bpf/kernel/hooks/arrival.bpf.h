@@ -182,23 +182,47 @@ __noinline u64 answer(u64 address, u32 space)
 	return known ? packed(known) : RT_ARRIVAL_ASKED;
 }
 
+static __always_inline bool is_answered(volatile u32 *known)
+{
+	return !known || *known & RT_UNLINKED_ANSWERED;
+}
+
 static long wait_for_child_step(u32 step, void *context)
 {
 	struct rt_wait *wait = context;
 
-	return !bpf_map_lookup_elem(&unlinked, &wait->child) || bpf_ktime_get_ns() > wait->until;
+	return is_answered(bpf_map_lookup_elem(&unlinked, &wait->child)) || bpf_ktime_get_ns() > wait->until;
 }
 
-/* A child was forked, which runs once the current thread goes on. This one waits until the child has its probes. */
+/* User space is to stop a child that was forked. */
+static __always_inline bool tell_child(u32 child)
+{
+	struct rt_code_change *change = bpf_ringbuf_reserve(&code_changes, sizeof(*change), 0);
+
+	if (!change)
+		return false;
+	__builtin_memset(change, 0, sizeof(*change));
+	change->pid = child;
+	change->thread = child;
+	change->is_inherited = 1;
+	bpf_ringbuf_submit(change, BPF_RB_FORCE_WAKEUP);
+	return true;
+}
+
+/*
+ * A child was forked, which runs once the current thread goes on. This one waits until user space has told the kernel to
+ * stop the child before that executes anything: it stays stopped until it has its probes.
+ */
 __noinline int wait_for_child(u32 child)
 {
 	struct rt_wait wait = { .child = child };
 	u32 *known;
 
-	wait_for(&for_children, &wait, wait_for_child_step);
+	if (most_waiting && for_children.longest && tell_child(child))
+		wait_for(&for_children, &wait, wait_for_child_step);
 	known = bpf_map_lookup_elem(&unlinked, &child);
-	see_answer(&for_children, &wait, !known);
-	if (known)
+	see_answer(&for_children, &wait, is_answered(known));
+	if (known && !is_answered(known))
 		__sync_fetch_and_or(known, RT_UNLINKED_FREE);
 	return 0;
 }

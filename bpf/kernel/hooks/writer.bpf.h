@@ -80,7 +80,7 @@ __noinline int change_code(u64 address, u64 length, bool is_sealed)
 	change->pid = current_process();
 	change->thread = wait.writer;
 	change->is_sealed = is_sealed;
-	change->reserved = 0;
+	change->is_inherited = 0;
 	bpf_ringbuf_submit(change, BPF_RB_FORCE_WAKEUP);
 	/*
 	 * Where all CPUs are taken by who waits, nobody gets an answer. Who waits for a site makes room: that costs a time

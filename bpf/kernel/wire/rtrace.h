@@ -262,14 +262,14 @@ struct rt_question {
 	struct rt_primed_key place; /* of the address; without an inode: in no file, or not looked up */
 };
 
-/* A thread is about to make code writable, or code of what is writable. */
+/* A thread is about to make code writable, or code of what is writable; or it has all code of who has forked it. */
 struct rt_code_change {
 	u64 address;
 	u64 length; /* bytes */
 	u32 pid;
 	u32 thread;
 	u32 is_sealed; /* nobody can write to it any more */
-	u32 reserved;
+	u32 is_inherited; /* without an address */
 };
 
 /* Hits of a return site. */
@@ -561,7 +561,8 @@ struct rt_process {
 enum rt_unlinked {
 	RT_UNLINKED_RAN = 1, /* a thread of it has met a breakpoint, or may have */
 	RT_UNLINKED_EXECUTED = 2, /* it has executed a program, in which it inherits no breakpoints */
-	RT_UNLINKED_FREE = 4, /* its parent does not wait any more: it runs */
+	RT_UNLINKED_FREE = 4, /* its parent does not wait any more, and nobody has stopped it: it runs */
+	RT_UNLINKED_ANSWERED = 8, /* user space has stopped it, or cannot: its parent need not wait */
 };
 
 enum rt_event_kind {

@@ -292,7 +292,7 @@ fn main_is_timed_though_it_is_called_once_and_through_a_pointer() {
     }
 }
 
-/// Their parent waits until they have probes.
+/// They are stopped until they have probes.
 #[test]
 fn children_that_call_at_once_miss_nothing() {
     const CHILDREN: usize = 20;
@@ -331,6 +331,42 @@ fn children_that_call_at_once_miss_nothing() {
             are_enough.then_some(()).ok_or_else(|| format!("{whole} whole"))
         });
     }
+}
+
+/// Of the C library, thousands of functions: a child is stopped until all have their probes.
+#[test]
+fn children_that_execute_a_program_miss_no_call_of_the_c_library() {
+    const CHILDREN: usize = 20;
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let text = format!(
+        r#"
+        #include <sys/wait.h>
+        int main(int argc, char **argv)
+        {{
+            int i;
+
+            begin(argc);
+            for (i = 0; i < {CHILDREN}; i++) {{
+                if (!fork()) {{
+                    execl("/bin/true", "true", (char *)0);
+                    _exit(1);
+                }}
+                wait(NULL);
+            }}
+            return 0;
+        }}"#
+    );
+    let program = Program::of(&text, &["-O1"]);
+    let options = ["--lib".to_owned(), "libc.so.6".to_owned()];
+    in_one_of_some_tries(TRIES, || {
+        let (recording, _) = program.run(&options);
+        let region = recording.regions().iter().find(|region| region.name == "execl").unwrap().id;
+        let executed = recording.calls().filter(|call| call.region == region).count();
+        let windows = recording.summary().blind_windows as usize;
+        assert!(executed + windows >= CHILDREN, "{executed} have called, {windows} blind windows");
+        let misses_none = !recording.can_wait() || (executed == CHILDREN && windows == 0);
+        misses_none.then_some(()).ok_or_else(|| format!("{executed} have called, {windows} blind windows"))
+    });
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The processes with probes: each has links of its own, so that no other process has a breakpoint.
 //!
 //! A child inherits the breakpoints with the memory of its parent, but the kernel runs no program there
-//! before the child has links, too. They are placed as soon as the kernel side reports the fork, while the parent
-//! waits inside the kernel, if they are few. What a child calls before that in a library that
-//! it maps is not recorded; an event reports such a blind window. There is none if the child meets no breakpoint
-//! meanwhile, as most children that execute a program do. Links outlive an exec, and where there is a gate
+//! before the child has links, too. They are placed as soon as the kernel side reports the fork, while the child is
+//! stopped: its parent waits inside the kernel until then. What a child that cannot be stopped calls before that in a
+//! library that it maps is not recorded; an event reports such a blind window. There is none if the child meets no breakpoint
+//! meanwhile. Links outlive an exec, and where there is a gate
 //! (`gate`) a child executes another program only once they are placed: that has its probes before it maps
 //! a library.
 
@@ -21,15 +21,17 @@ use rtrace_symbolizer::modules::{self, Module};
 use self::withdrawn::Withdrawn;
 use crate::host;
 use crate::record::attach::{Attachment, Closing, Placed, detach};
+use crate::record::writers::StoppedChildren;
 use crate::target::mapping_history::MappingHistory;
 use crate::target::presence::ProcessCode;
 use crate::target::privilege;
 
 /// The probes of children that have ended stay until no child was forked for so long, unless there are more: each hit
-/// of a site passes all links that it has, and a site takes the kernel 0.4 KB.
+/// of a site passes all links that it has, who places one more asks all of them about each process, and a site takes the
+/// kernel 0.4 KB.
 const QUIET_NS: u64 = 300_000_000;
 const MOST_ENDED: usize = 128;
-const MOST_ENDED_SITES: usize = 1 << 17;
+const MOST_ENDED_SITES: usize = 1 << 14;
 
 /// A process whose calls of a library were not recorded for a time.
 pub struct BlindChild {
@@ -41,9 +43,8 @@ pub struct BlindChild {
     pub since: Timestamp,
 }
 
-/// A process that forks waits until its child has its probes, unless there are more sites: the kernel takes 5 us for each.
+/// A process that forks waits until its child is about to stop.
 const LONGEST_WAIT_NS: u64 = 10_000_000;
-const MOST_WAITED_FOR: usize = 1024;
 
 /// Sites with the probes of the processes that had them first.
 struct InPlace {
@@ -160,14 +161,22 @@ impl FollowedState {
 pub struct Followed<'a> {
     programs: &'a Programs,
     history: MappingHistory,
+    stopped: StoppedChildren,
     state: Mutex<FollowedState>,
 }
 
 impl<'a> Followed<'a> {
-    /// The processes that have probes from the beginning; all there are, if `everywhere`; `history`: what processes have mapped.
-    pub fn new(programs: &'a Programs, pids: &[u32], everywhere: bool, history: MappingHistory) -> Followed<'a> {
+    /// The processes that have probes from the beginning; all there are, if `everywhere`; `history`: what processes have mapped;
+    /// `stopped`: their children that wait for probes.
+    pub fn new(
+        programs: &'a Programs,
+        pids: &[u32],
+        everywhere: bool,
+        history: MappingHistory,
+        stopped: StoppedChildren,
+    ) -> Followed<'a> {
         let pids = if everywhere { vec![EVERYWHERE] } else { pids.to_vec() };
-        Followed { programs, history, state: Mutex::new(FollowedState { pids, ..FollowedState::default() }) }
+        Followed { programs, history, stopped, state: Mutex::new(FollowedState { pids, ..FollowedState::default() }) }
     }
 
     fn state(&self) -> MutexGuard<'_, FollowedState> {
@@ -187,9 +196,13 @@ impl<'a> Followed<'a> {
             state.numbers += 1;
             state.placed.insert(number, InPlace { placed, since, first });
         }
-        let sites: usize = state.placed.values().map(|in_place| in_place.placed.number()).sum();
-        self.programs.wait_for_children(if sites <= MOST_WAITED_FOR { LONGEST_WAIT_NS } else { 0 });
         Ok(attachment)
+    }
+
+    /// Children that are forked from now on are stopped until they are [adopted](Followed::adopt), or are not any more.
+    pub fn stop_children(&self, are_stopped: bool) {
+        let are_filtered = !self.state().pids.contains(&EVERYWHERE);
+        self.programs.wait_for_children(if are_stopped && are_filtered { LONGEST_WAIT_NS } else { 0 });
     }
 
     /// Gives the probes of these regions, to be taken out, and all regions that lose theirs with them.
@@ -226,6 +239,8 @@ impl<'a> Followed<'a> {
         if state.left.contains(&parent) {
             state.left.insert(pid);
             state.tell_blind_for_good(pid, since, |_| true);
+            self.programs.take_unlinked(pid)?;
+            self.stopped.let_go(pid);
             return Ok(());
         }
         let mut probes = Vec::with_capacity(state.placed.len());
@@ -259,6 +274,7 @@ impl<'a> Followed<'a> {
         let unlinked = self.unlinked(&state, pid)?;
         state.tell_blind_child(pid, parent, unlinked, &without, since);
         state.last_adoption = host::now();
+        self.stopped.let_go(pid);
         Ok(())
     }
 
@@ -293,6 +309,7 @@ impl<'a> Followed<'a> {
         if !state.pids.contains(&EVERYWHERE) {
             let unlinked = self.unlinked(&state, pid)?;
             state.tell_blind_child(pid, parent, unlinked, &HashSet::new(), since);
+            self.stopped.let_go(pid);
         }
         Ok(())
     }

@@ -99,7 +99,8 @@ fn record_guarded(
     let (governing, inbox, outbox) = Governing::new(next_metric, setup.subject.pids());
     let captured = Captured::default();
     let spaces = AddressSpaces::default();
-    let followed = Followed::new(programs, setup.subject.pids(), setup.how.everywhere, spaces.history().clone());
+    let (named, history) = (setup.subject.pids(), spaces.history().clone());
+    let followed = Followed::new(programs, named, setup.how.everywhere, history, writers.children());
     let actions = Actions::new(programs, &setup.how.actions, setup.how.helper_user.as_ref());
     let mut recording = Recording {
         programs,

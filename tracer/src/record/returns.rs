@@ -270,6 +270,7 @@ impl<'a> ReturnSites<'a> {
         let _ahead = host::run_at_once();
         let mut questions = self.programs.questions()?;
         let standby = Standby::beside(questions.as_fd());
+        followed.stop_children(true);
         let mut tasks = Tasks::default();
         let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         while !is_over.load(Ordering::Relaxed) {
@@ -308,6 +309,7 @@ impl<'a> ReturnSites<'a> {
             }
         }
         // No probes are placed any more.
+        followed.stop_children(false);
         self.links.settle()?;
         let [forked, ..] = self.take(&mut questions)?;
         for child in forked {
