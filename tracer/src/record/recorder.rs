@@ -75,7 +75,8 @@ pub fn record(
 ) -> anyhow::Result<Summary> {
     let Loaded { mut programs, costs } = loaded;
     programs.keep_journal(setup.guard.journal()?);
-    let writers = Writers::new(&programs).context("failed to watch for code that changes")?;
+    let writers =
+        Writers::new(&programs, setup.how.budget.is_some()).context("failed to watch for code that changes")?;
     std::thread::scope(|scope| {
         let stoppers = writers.stop_all(scope);
         record_guarded((&programs, costs), (&writers, stoppers), plan, setup, extras, stop, armed)

@@ -28,8 +28,10 @@ const LOOK: Duration = Duration::from_micros(100);
 /// A thread waits for so long at most until it is to stop, or until its probes are gone where it cannot be stopped.
 const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
-/// A child is stopped for so long at most, wherever its probes are then: the kernel takes 5 us for each site.
+/// A child is stopped for so long at most, wherever its probes are then: the kernel takes 5 us for each site. Where a budget
+/// is to keep tracing from being noticed, no request is to wait longer for that.
 const LONGEST_STOP: Duration = Duration::from_secs(1);
+const LONGEST_WITHIN_BUDGET: Duration = Duration::from_millis(20);
 
 /// What a thread is about to do to code, with what its process mapped before; a thread that makes it writable is stopped
 /// behind that, if possible.
@@ -95,6 +97,7 @@ pub struct Writers<'a> {
     /// Can be read once no thread is to be stopped any more.
     is_over: OwnedFd,
     children: StoppedChildren,
+    longest_stop: Duration,
 }
 
 /// Threads that stop others; these go on when this goes.
@@ -104,17 +107,18 @@ pub struct Stoppers<'scope, 'a> {
 }
 
 impl<'a> Writers<'a> {
-    /// None is known.
+    /// None is known; `is_within_budget`: tracing is not to be noticed.
     ///
     /// # Errors
     /// There is no descriptor left.
-    pub fn new(programs: &'a Programs) -> rustix::io::Result<Writers<'a>> {
+    pub fn new(programs: &'a Programs, is_within_budget: bool) -> rustix::io::Result<Writers<'a>> {
         Ok(Writers {
             programs,
             changes: Mutex::default(),
             has_changes: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             is_over: eventfd(0, EventfdFlags::CLOEXEC)?,
             children: StoppedChildren::default(),
+            longest_stop: if is_within_budget { LONGEST_WITHIN_BUDGET } else { LONGEST_STOP },
         })
     }
 
@@ -158,7 +162,7 @@ impl<'a> Writers<'a> {
             }
             for Stopped { thread, stop: WriterStop(state), child } in &stopped {
                 state.is_reached.store(thread.is_reached(), Ordering::Release);
-                if let Some((pid, _)) = child.filter(|(_, since)| since.elapsed() > LONGEST_STOP) {
+                if let Some((pid, _)) = child.filter(|(_, since)| since.elapsed() > self.longest_stop) {
                     self.programs.free_child(pid)?;
                     self.children.let_go(pid);
                 }
