@@ -239,7 +239,7 @@ fn a_script_is_told_when_it_records() {
 
 /// Else the rings would be full before their reader's turn, on a machine that is busy, and calls untimed as their return
 /// sites come late: here one thread empties the rings, one makes calls of that, two write, one places sites, one sees to it
-/// that this one has a CPU, and one keeps the kernel ready for that.
+/// that this one has a CPU, one keeps the kernel ready for that, and two stop threads.
 #[test]
 fn what_reads_and_writes_runs_before_the_program() {
     // Of a thread of its own, which this test does not need any more.
@@ -253,7 +253,7 @@ fn what_reads_and_writes_runs_before_the_program() {
     // One that has ended since it was listed has none.
     let priorities: Vec<i32> =
         tasks.filter_map(|task| nice(task.unwrap().file_name().to_str().unwrap()).ok()).collect();
-    assert_eq!(priorities.iter().filter(|&&nice| nice == -20).count(), 7, "{priorities:?}");
+    assert_eq!(priorities.iter().filter(|&&nice| nice == -20).count(), 9, "{priorities:?}");
     assert_eq!(nice(&waiting.pid().to_string()).unwrap(), getpriority_process(None).unwrap());
 }
 
