@@ -75,5 +75,5 @@ pub use programs::{Observer, OpenThread, Programs, Unlinked};
 pub use reader::{Records, RingReader};
 pub use registers::may_step;
 pub use sampling::{SampleDetail, Samples, Sampling, SamplingSetup, sample};
-pub use self_test::{Abilities, best_mechanism, probe};
+pub use self_test::{Abilities, best_mechanism, end_tries, probe};
 pub use site::{AttachTarget, EVERYWHERE, Role, Site};

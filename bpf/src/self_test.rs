@@ -6,6 +6,7 @@ use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::slice;
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
@@ -79,7 +80,18 @@ fn sees_a_call(mechanism: Mechanism) -> Result<(), TestFailure> {
     told(move |told| try_a_call(mechanism, told))
 }
 
-/// What `trying` tells, while it goes on: to take probes out takes a while, for which nobody has to wait.
+/// Each waits until the probes of something that was tried are gone.
+static LEFT: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
+
+/// Waits until the probes of all that was tried are gone. A process that ends before leaves them behind in the kernel, which
+/// takes out none for a thread that is killed meanwhile.
+pub fn end_tries() {
+    let left = std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner));
+    left.into_iter().for_each(|wait| wait());
+}
+
+/// What `trying` tells, while it goes on: to take probes out takes a while, for which nobody has to wait but the
+/// [end](end_tries) of the process.
 pub(crate) fn told<T, E>(trying: impl FnOnce(&Sender<T>) -> Result<(), E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
@@ -89,7 +101,12 @@ where
     // The sender goes as soon as it fails, or is done.
     let trying = thread::spawn(move || trying(&{ sender }));
     match told.recv() {
-        Ok(result) => Ok(result),
+        Ok(result) => {
+            // What is wrong then concerns nobody any more.
+            let wait = Box::new(move || drop(trying.join()));
+            LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(wait);
+            Ok(result)
+        }
         Err(_) => match trying.join().unwrap_or_else(|panic| resume_unwind(panic)) {
             Err(error) => Err(error),
             Ok(()) => unreachable!("it has told nothing"),

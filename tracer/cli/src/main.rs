@@ -95,7 +95,9 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
         }
     };
-    match act(&cli) {
+    let acted = act(&cli);
+    rtrace_bpf::end_tries();
+    match acted {
         Ok(outcome) => outcome.into(),
         Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
