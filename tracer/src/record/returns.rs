@@ -280,7 +280,7 @@ impl<'a> ReturnSites<'a> {
                 false => SEALING_PATIENCE,
             };
             let all = [questions.as_fd(), self.changing.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd));
-            standby.sleep(|| host::wait(all, Some(patience)));
+            standby.sleep(|| _ = host::wait(all, Some(patience)));
             // Who waits has been forked before: that is among what is taken now.
             tasks.executed.extend(gate.as_ref().map(Gate::waiting).unwrap_or_default());
             let [processes, met] = self.take(&mut questions)?;

@@ -51,7 +51,7 @@ impl Standby {
     }
 
     /// Waits, on the thread that answers.
-    pub fn sleep<T>(&self, wait: impl FnOnce() -> T) {
+    pub fn sleep(&self, wait: impl FnOnce()) {
         self.state.sleeps.fetch_add(1, Ordering::Relaxed);
         self.state.is_asleep.store(true, Ordering::Release);
         wait();
