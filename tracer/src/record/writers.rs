@@ -39,12 +39,12 @@ pub struct ChangedCode {
     /// Where, and who does so.
     pub record: CodeChangeRecord,
     pub modules: Arc<[Module]>,
-    pub stop: Option<WriterStop>,
+    pub stop: Option<HeldThread>,
 }
 
 /// A thread that stops, or has stopped.
 #[derive(Clone, Default)]
-pub struct WriterStop(Arc<StopState>);
+pub struct HeldThread(Arc<StopState>);
 
 #[derive(Default)]
 struct StopState {
@@ -52,7 +52,7 @@ struct StopState {
     is_over: AtomicBool,
 }
 
-impl WriterStop {
+impl HeldThread {
     /// Whether the thread executes nothing more.
     pub fn is_reached(&self) -> bool {
         self.0.is_reached.load(Ordering::Acquire)
@@ -67,23 +67,23 @@ impl WriterStop {
 /// A thread that stops, or has stopped, and who is told; of a child, also which, and since when.
 struct Stopped {
     thread: ThreadStop,
-    stop: WriterStop,
+    stop: HeldThread,
     child: Option<(u32, Instant)>,
 }
 
 /// Children that were just forked, and are stopped.
 #[derive(Clone, Default)]
-pub struct StoppedChildren(Arc<Mutex<HashMap<u32, WriterStop>>>);
+pub struct StoppedChildren(Arc<Mutex<HashMap<u32, HeldThread>>>);
 
 impl StoppedChildren {
-    fn add(&self, pid: u32, stop: WriterStop) {
+    fn add(&self, pid: u32, stop: HeldThread) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(pid, stop);
     }
 
     /// A child goes on, if it is stopped.
     pub fn let_go(&self, pid: u32) {
         let stop = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
-        stop.into_iter().for_each(WriterStop::end);
+        stop.into_iter().for_each(HeldThread::end);
     }
 }
 
@@ -160,7 +160,7 @@ impl<'a> Writers<'a> {
             if host::wait([told.as_fd(), self.is_over.as_fd()], (!stopped.is_empty()).then_some(LOOK)) {
                 self.hear(&mut told, &mut stopped)?;
             }
-            for Stopped { thread, stop: WriterStop(state), child } in &stopped {
+            for Stopped { thread, stop: HeldThread(state), child } in &stopped {
                 state.is_reached.store(thread.is_reached(), Ordering::Release);
                 if let Some((pid, _)) = child.filter(|(_, since)| since.elapsed() > self.longest_stop) {
                     self.programs.free_child(pid)?;
@@ -170,7 +170,7 @@ impl<'a> Writers<'a> {
             // One that has not stopped yet would not be let go, but still stop.
             let is_done =
                 |state: &StopState| [&state.is_over, &state.is_reached].iter().all(|is| is.load(Ordering::Acquire));
-            stopped.retain(|Stopped { stop: WriterStop(state), .. }| !is_done(state));
+            stopped.retain(|Stopped { stop: HeldThread(state), .. }| !is_done(state));
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl<'a> Writers<'a> {
             let mut stop = None;
             if is_writable && let Some(thread) = ThreadStop::of(record.pid, record.thread) {
                 self.programs.let_write(record.thread)?;
-                stopped.push(Stopped { thread, stop: stop.insert(WriterStop::default()).clone(), child: None });
+                stopped.push(Stopped { thread, stop: stop.insert(HeldThread::default()).clone(), child: None });
             }
             changes.push(ChangedCode { record, modules, stop });
             // There is room for more than anybody can ask.
@@ -203,7 +203,7 @@ impl<'a> Writers<'a> {
         let mut stopped = None;
         let waits = self.programs.stop_child(pid, || {
             stopped = ThreadStop::of(pid, pid).map(|thread| {
-                let stop = WriterStop::default();
+                let stop = HeldThread::default();
                 self.children.add(pid, stop.clone());
                 Stopped { thread, stop, child: Some((pid, Instant::now())) }
             });

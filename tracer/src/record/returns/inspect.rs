@@ -24,7 +24,7 @@ use super::spaces::Spaces;
 use super::{FileId, ReturnSites};
 use crate::record::family::Followed;
 use crate::record::inspection::LostSites;
-use crate::record::writers::{ChangedCode, WriterStop};
+use crate::record::writers::{ChangedCode, HeldThread};
 use crate::target::code::Spot;
 use crate::target::presence::{CodeComparison, ProcessCode};
 
@@ -44,7 +44,7 @@ pub(super) struct StoppedWriter {
     addresses: Range<u64>,
     /// What the process mapped before.
     modules: Arc<[Module]>,
-    stop: WriterStop,
+    stop: HeldThread,
 }
 
 impl Sealing {
