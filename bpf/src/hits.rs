@@ -45,8 +45,8 @@ impl Programs {
 }
 
 impl SiteHits {
-    /// Those of the sites with ids from 0 on below `sites`, now.
-    pub fn read(&self, sites: u32) -> Vec<SiteHitsRecord> {
+    /// Those of the sites with ids from 0 on below `sites`, each as it is when its turn comes.
+    pub fn read(&self, sites: u32) -> impl Iterator<Item = SiteHitsRecord> {
         let of = |hits: *const SiteHitsRecord| {
             // SAFETY: the entry is in the mapping. What the kernel side writes meanwhile is one number at a time.
             unsafe {
@@ -58,6 +58,6 @@ impl SiteHits {
                 }
             }
         };
-        (0..sites as usize).map_while(|site| self.0.at(site)).map(of).collect()
+        (0..sites as usize).map_while(|site| self.0.at(site)).map(of)
     }
 }

@@ -350,6 +350,8 @@ pub struct Closing {
     at_work: Vec<JoinHandle<()>>,
     /// When the last one that is over was, in nanoseconds of the host's clock.
     last_end: Arc<AtomicU64>,
+    /// Nanoseconds of CPU time that those took which are over.
+    worked: Arc<AtomicU64>,
 }
 
 impl Closing {
@@ -370,11 +372,11 @@ impl Closing {
             let links: Vec<Probes> = probes.into_iter().flat_map(Probes::into_links).collect();
             let sites = links.iter().map(Probes::sites).sum::<usize>() / links.len().max(1);
             let together = (sites_together / sites.max(1)).clamp(1, CLOSED_SOON);
-            let last_end = Arc::clone(&self.last_end);
+            let (last_end, worked) = (Arc::clone(&self.last_end), Arc::clone(&self.worked));
             self.at_work.push(thread::spawn(move || {
                 host::run_anywhere();
                 begin();
-                close(links, together);
+                worked.fetch_add(close(links, together).as_nanos() as u64, Ordering::Relaxed);
                 last_end.fetch_max(host::now().0, Ordering::SeqCst);
             }));
         }
@@ -383,6 +385,11 @@ impl Closing {
     /// Whether all are gone.
     pub fn is_done(&self) -> bool {
         self.at_work.iter().all(JoinHandle::is_finished)
+    }
+
+    /// The CPU time that it took, once all are gone.
+    pub fn worked(&self) -> Duration {
+        Duration::from_nanos(self.worked.load(Ordering::Relaxed))
     }
 
     /// Whether some were being taken out at that time, or later.

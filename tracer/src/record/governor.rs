@@ -30,7 +30,7 @@ use crate::host;
 use crate::record::attach::{self, Closing, Governable, Throttleable};
 use crate::record::family::Followed;
 use crate::record::overhead::{self, CpuMeter, Surcharge};
-use crate::record::pauses;
+use crate::record::pauses::{self, timed};
 use crate::record::returns::Exchange;
 
 /// Time between two decisions.
@@ -177,8 +177,8 @@ pub struct Governor<'a> {
     paced: u64,
     /// Seconds for which the probes of the last window locked each process.
     stalled: f64,
-    /// What the last window took of this thread's CPU time, in nanoseconds.
-    worked: u64,
+    /// What windows have taken of rtrace's CPU time since one was chosen last, with that for probes that are gone since.
+    worked: Duration,
     /// Windows that are over, whose probes are on their way out.
     past: Vec<(HashSet<RegionId>, Closing)>,
     /// How many regions the next one has, and the first of them.
@@ -213,7 +213,7 @@ impl<'a> Governor<'a> {
             looked: None,
             paced: 0,
             stalled: 0.0,
-            worked: 0,
+            worked: Duration::ZERO,
             past: Vec::new(),
             in_window: FIRST_IN_WINDOW,
             first_in_window: RegionId(0),
@@ -245,7 +245,8 @@ impl<'a> Governor<'a> {
             if self.closing.is_done() {
                 self.bring_back()?;
             }
-            self.past.retain(|(_, closing)| !closing.is_done());
+            let gone = self.past.extract_if(.., |(_, closing)| closing.is_done());
+            self.worked += gone.map(|(_, closing)| closing.worked()).sum::<Duration>();
             if Instant::now() >= self.window_at && self.past.len() < MOST_PAST {
                 match self.looked.take() {
                     Some(begin) => self.pace(begin)?,
@@ -456,14 +457,19 @@ impl<'a> Governor<'a> {
 
     /// Counts calls of throttled regions for a moment.
     fn look(&mut self) -> Result<(), Error> {
-        let programs = self.context.programs;
         self.window_at = Instant::now() + WINDOW_PERIOD;
         let throttled = self.next_in_window();
         if throttled.is_empty() {
             return Ok(());
         }
         self.looked = Some(Instant::now());
-        let before = overhead::thread_time();
+        let (counted, worked) = timed(|| self.count_for_a_moment(throttled));
+        self.worked += worked;
+        counted
+    }
+
+    fn count_for_a_moment(&mut self, throttled: HashSet<RegionId>) -> Result<(), Error> {
+        let programs = self.context.programs;
         let mut sites: BTreeMap<PathBuf, Vec<Site>> = BTreeMap::new();
         for region in throttled.iter().filter_map(|id| self.regions.get(id)) {
             sites.entry(region.throttleable.path()).or_default().push(region.throttleable.entry());
@@ -487,7 +493,6 @@ impl<'a> Governor<'a> {
         self.past.push((throttled, closing));
         let wider = if placed > PLACING { self.in_window / 2 } else { self.in_window * 2 };
         self.in_window = wider.clamp(1, MOST_IN_WINDOW);
-        self.worked = overhead::thread_time() - before;
         Ok(())
     }
 
@@ -496,10 +501,7 @@ impl<'a> Governor<'a> {
     fn pace(&mut self, begin: Instant) -> Result<(), Error> {
         let spent = self.context.programs.throttled_cost()?;
         let hits = spent.saturating_sub(std::mem::replace(&mut self.paced, spent)) as f64 / 1e9;
-        let worked = self.worked as f64 / 1e9;
-        // Others take the probes out, which is half of the work.
-        let taken_out = self.stalled / 2.0 * self.context.followed.pids().len() as f64;
-        let placing = self.stalled * self.cpu + worked + taken_out;
+        let placing = self.stalled * self.cpu + std::mem::take(&mut self.worked).as_secs_f64();
         let more = hits + placing;
         let budget = self.context.budget.share();
         let share = (USED * budget - self.recorded() / self.cpu.max(LEAST_CPU)).max(WINDOWS_SHARE * budget);

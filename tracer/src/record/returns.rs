@@ -56,6 +56,7 @@ use crate::record::family::Followed;
 use crate::record::gate::{Execution, Gate};
 use crate::record::inspection::Turns;
 use crate::record::jump_candidates::{self, Candidate};
+use crate::record::pauses::timed;
 use crate::record::writers::Writers;
 use crate::target::address_spaces::AddressSpaces;
 use crate::target::privilege;
@@ -72,6 +73,9 @@ const SEALING_PATIENCE: Duration = Duration::from_micros(100);
 const TIDY_PERIOD: Duration = Duration::from_millis(250);
 const SOON_TIDY: Duration = Duration::from_millis(50);
 const FIRST_TIDY: Duration = Duration::from_millis(20);
+
+/// A look at all sites is followed by a rest of so many times the CPU time that it took.
+const TIDY_REST: u32 = 50;
 
 /// Return addresses about which threads ask for which sites are placed at once: they wait for that.
 const MOST_AT_ONCE: usize = 8;
@@ -304,8 +308,10 @@ impl<'a> ReturnSites<'a> {
             }
             self.inspect(followed)?;
             if Instant::now() >= tidy_at {
-                self.tidy(scope, exchange)?;
-                tidy_at = Instant::now() + if self.before.is_some() { SOON_TIDY } else { TIDY_PERIOD };
+                let (tidied, worked) = timed(|| self.tidy(scope, exchange));
+                tidied?;
+                let rest = if self.before.is_some() { SOON_TIDY } else { TIDY_PERIOD };
+                tidy_at = Instant::now() + rest.max(worked * TIDY_REST);
             }
         }
         // No probes are placed any more.
@@ -557,9 +563,8 @@ impl<'a> ReturnSites<'a> {
 
     /// What became of the sites.
     pub fn summary(&self) -> Summary {
-        let hits = self.hits.read(self.count());
-        let unmatched = hits.iter().map(|hits| hits.unmatched).sum();
-        let matched: u64 = hits.iter().map(|hits| hits.matched).sum();
+        let add = |(matched, unmatched), hits: SiteHitsRecord| (matched + hits.matched, unmatched + hits.unmatched);
+        let (matched, unmatched) = self.hits.read(self.count()).fold((0_u64, 0), add);
         Summary {
             placed: self.placed.len() as u64,
             hits: matched + unmatched,

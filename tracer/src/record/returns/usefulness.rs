@@ -45,7 +45,7 @@ impl<'a> ReturnSites<'a> {
     /// Other functions are recorded than before: what sites were hit for tells nothing any more. Those that were
     /// taken out come back once calls from there have been missed.
     pub(super) fn begin_anew(&mut self) -> Result<(), Error> {
-        self.before = Some(self.hits.read(self.count()));
+        self.before = Some(self.hits.read(self.count()).collect());
         self.gone.values_mut().for_each(|seen| *seen = Seen { since: seen.since, ..Seen::default() });
         let after = self.calls_to_miss(Seen::default());
         self.dropped.values_mut().for_each(|dropped| dropped.after = after);
@@ -104,25 +104,28 @@ impl<'a> ReturnSites<'a> {
         back.into_iter().try_for_each(|key| self.bring_back(key))
     }
 
-    /// Tells the governor how many of these hits were in vain.
-    fn tell(&self, hits: &[SiteHitsRecord], exchange: &Exchange) {
-        let in_vain = |is_meant: fn(&Placed) -> bool| {
-            let meant = hits.iter().zip(&self.placed).filter(|(_, placed)| is_meant(placed));
-            meant.map(|(hits, _)| hits.unmatched).sum()
-        };
-        exchange.spent_in_vain.store(hits.iter().map(|hits| hits.spent).sum(), Ordering::Relaxed);
-        exchange.in_vain.store(in_vain(|_| true), Ordering::Relaxed);
-        exchange.stepped_in_vain.store(in_vain(Placed::is_stepped), Ordering::Relaxed);
+    /// Tells the governor how many hits were in vain.
+    fn tell(&self, exchange: &Exchange) {
+        let (mut spent, mut in_vain, mut stepped) = (0, 0, 0);
+        for (hits, placed) in self.hits.read(self.count()).zip(&self.placed) {
+            spent += hits.spent;
+            in_vain += hits.unmatched;
+            stepped += if placed.is_stepped() { hits.unmatched } else { 0 };
+        }
+        exchange.spent_in_vain.store(spent, Ordering::Relaxed);
+        exchange.in_vain.store(in_vain, Ordering::Relaxed);
+        exchange.stepped_in_vain.store(stepped, Ordering::Relaxed);
     }
 
-    /// Of these hits of each site, those since levels last changed.
-    fn recent(&self, mut hits: Vec<SiteHitsRecord>) -> Vec<SiteHitsRecord> {
-        for (hits, before) in hits.iter_mut().zip(self.before.iter().flatten()) {
-            hits.matched = hits.matched.saturating_sub(before.matched);
-            hits.unmatched = hits.unmatched.saturating_sub(before.unmatched);
-            hits.spent = hits.spent.saturating_sub(before.spent);
-        }
-        hits
+    /// The hits of each site since levels last changed.
+    fn recent(&self) -> impl Iterator<Item = SiteHitsRecord> {
+        let before = self.before.iter().flatten().copied().chain(std::iter::repeat(SiteHitsRecord::default()));
+        self.hits.read(self.count()).zip(before).map(|(hits, before)| SiteHitsRecord {
+            matched: hits.matched.saturating_sub(before.matched),
+            unmatched: hits.unmatched.saturating_sub(before.unmatched),
+            spent: hits.spent.saturating_sub(before.spent),
+            ..hits
+        })
     }
 
     /// What the hits in vain of a site cost, in hits.
@@ -139,12 +142,10 @@ impl<'a> ReturnSites<'a> {
     where
         'a: 's,
     {
-        let hits = self.hits.read(self.count());
-        self.tell(&hits, exchange);
-        let hits = self.recent(hits);
-        let wasteful = self.wasteful(&hits);
+        self.tell(exchange);
+        let wasteful = self.wasteful();
         let mut moved: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
-        for &id in &wasteful {
+        for &(id, hits) in &wasteful {
             let Placed { file, offset, pid, .. } = self.placed[id as usize];
             // Others come to the site by another way; to the return address they do not.
             let at_address = self.callers.at_return_address(file, offset);
@@ -153,7 +154,7 @@ impl<'a> ReturnSites<'a> {
                     let met = self.placed[id as usize].met.clone();
                     moved.entry((pid, file)).or_default().push(self.add(file, offset, pid, site, met));
                 }
-                None => self.drop(id, hits[id as usize])?,
+                None => self.drop(id, hits)?,
             }
         }
         for ((pid, file), sites) in moved {
@@ -167,24 +168,25 @@ impl<'a> ReturnSites<'a> {
                 }
             }
         }
-        self.links.tidy(scope, &wasteful);
+        let out: Vec<u32> = wasteful.into_iter().map(|(id, _)| id).collect();
+        self.links.tidy(scope, &out);
         Ok(())
     }
 
-    /// The sites that are hit in vain too often.
+    /// The sites that are hit in vain too often, with their hits since levels last changed.
     ///
     /// One that others come to by another way is to be moved, where a single step for each return costs less
     /// than these hits. One that detects the returns of other functions is kept, unless all hits in vain
     /// together are too many. One to which control may come twice also tells which calls a jump has ended, so it is
     /// kept unless functions were throttled: some programs come there tens of thousands of times a second.
-    fn wasteful(&self, hits: &[SiteHitsRecord]) -> Vec<u32> {
-        let is_placed = |(id, _): &(u32, &SiteHitsRecord)| self.known.get(&self.placed[*id as usize].key()) == Some(id);
-        let are_hit = |(_, hits): &(u32, &SiteHitsRecord)| hits.matched + hits.unmatched > 0;
-        let hit: Vec<(u32, &SiteHitsRecord)> = (0..).zip(hits).filter(are_hit).filter(is_placed).collect();
+    fn wasteful(&self) -> Vec<(u32, SiteHitsRecord)> {
+        let is_placed = |(id, _): &(u32, SiteHitsRecord)| self.known.get(&self.placed[*id as usize].key()) == Some(id);
+        let are_hit = |(_, hits): &(u32, SiteHitsRecord)| hits.matched + hits.unmatched > 0;
+        let hit: Vec<(u32, SiteHitsRecord)> = (0..).zip(self.recent()).filter(are_hit).filter(is_placed).collect();
         let matched: u64 = hit.iter().map(|(_, hits)| hits.matched).sum();
         let unmatched: u64 = hit.iter().map(|(_, hits)| hits.unmatched).sum();
         let are_too_many = unmatched as f64 > MOST_IN_VAIN * matched as f64;
-        let is_wasteful = |(id, hits): &(u32, &SiteHitsRecord)| {
+        let is_wasteful = |(id, hits): &(u32, SiteHitsRecord)| {
             let placed = &self.placed[*id as usize];
             if placed.is_interim {
                 return hits.matched + hits.unmatched >= FEW;
@@ -201,7 +203,7 @@ impl<'a> ReturnSites<'a> {
                 && cost + seen.unmatched > most * (hits.matched + seen.returns)
                 && (self.before.is_some() || !self.returns_twice(placed))
         };
-        hit.into_iter().filter(is_wasteful).map(|(id, _)| id).collect()
+        hit.into_iter().filter(is_wasteful).collect()
     }
 
     /// Whether control may come twice to the return address of a site.
