@@ -419,6 +419,7 @@ fn plain(value: &Datum, unit: Option<Unit>, is_grouped: bool) -> String {
         Datum::Verdict { text, .. } => text.clone(),
         Datum::Count(count) if is_grouped => grouped(*count),
         Datum::Count(count) => count.to_string(),
+        Datum::AtLeast(count) => format!(">={}", plain(&Datum::Count(*count), unit, is_grouped)),
         Datum::Id(id) => id.to_string(),
         Datum::Recorded(RecordedValue::Integer(number)) => number.to_string(),
         Datum::Recorded(RecordedValue::Address(number)) => format!("{number:#x}"),

@@ -37,7 +37,7 @@ fn field(value: &Datum) -> String {
 /// A figure as digits; absent where it is not known.
 fn number(value: &Datum) -> Option<String> {
     match value {
-        Datum::Count(number) | Datum::Id(number) => Some(number.to_string()),
+        Datum::Count(number) | Datum::AtLeast(number) | Datum::Id(number) => Some(number.to_string()),
         Datum::Time(time) | Datum::Traced(time) | Datum::AtMost(time) | Datum::Bound(time) => Some(time.to_string()),
         Datum::Share(part) | Datum::Bar(part) | Datum::Change(part) => Some(format!("{part:.6}")),
         Datum::Ratio(ratio) | Datum::Rate(ratio) => Some(format!("{ratio:.6}")),

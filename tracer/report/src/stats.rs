@@ -109,7 +109,7 @@ impl Stats {
     }
 
     fn has_time(&self) -> bool {
-        self.sums.calls > self.sums.untimed() || self.lost + self.all_calls() == 0
+        self.sums.calls > self.sums.untimed() || (self.lost + self.all_calls() == 0 && self.missed.is_none())
     }
 
     /// The values of [`FIGURES`]; `total` is the time of all rows without tracing.
@@ -121,12 +121,13 @@ impl Stats {
         let [estimated, margin] = match self.missed.map(|missed| (missed.known(), missed.margin)) {
             None => [Datum::Count(0), Datum::Count(0)],
             Some((Known::Nothing, _)) => [Datum::Absent, Datum::Absent],
-            Some((Known::AtLeast(calls), _)) => [Datum::Count(calls), Datum::Absent],
+            Some((Known::AtLeast(calls), _)) => [Datum::AtLeast(calls), Datum::Absent],
             Some((Known::About(calls), margin)) => [Datum::Count(calls), Datum::Count(margin)],
         };
+        let calls = self.missed.map_or(Datum::Count(self.sums.calls), |_| Datum::AtLeast(self.sums.calls));
         let [returned, unwound, open, unseen] = self.sums.endings.map(Datum::Count);
         vec![
-            Datum::Count(self.sums.calls),
+            calls,
             Datum::Count(self.sums.timed()),
             of_inclusive,
             self.inclusive().into(),
@@ -181,3 +182,24 @@ pub(super) const FIGURES: [Column; 21] = [
     Column::new("unseen", "unseen").rank(5).shown(Shown::Never),
     Column::new("exclusive_share", "exclusive share").heading("exclusive").seat(2).rank(1).with_bar(),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_budget_left_without_a_record_is_no_0() {
+        let text = |datum: &Datum| format!("{datum:?}");
+        let of = |estimate: Option<Estimate>| {
+            let mut stats = Stats::default();
+            estimate.iter().for_each(|estimate| stats.add_estimate(estimate));
+            let values = stats.values(100);
+            [0, 3, 4, 14].map(|place| text(&values[place])).join(" ")
+        };
+        assert_eq!(of(None), "Count(0) Time(0) Time(0) Count(0)");
+        assert_eq!(of(Some(Estimate::default())), "AtLeast(0) Absent Absent Absent");
+        let least = Estimate { estimated: Some(70), ..Estimate::default() };
+        assert_eq!(of(Some(least)), "AtLeast(0) Absent Absent AtLeast(70)");
+        assert_eq!(of(Some(Estimate { margin: Some(9), ..least })), "AtLeast(0) Absent Absent Count(70)");
+    }
+}

@@ -127,6 +127,8 @@ pub(super) enum Datum {
     /// A name in a tree, so many levels below its root.
     Nested(usize, String),
     Count(u64),
+    /// A number that is known to be no smaller.
+    AtLeast(u64),
     /// Nanoseconds.
     Time(u64),
     /// Nanoseconds, much of which tracing itself took.
@@ -178,7 +180,7 @@ impl Datum {
     /// What puts rows in order; less than all others where it is not known.
     fn figure(&self) -> f64 {
         match self {
-            Datum::Count(number) | Datum::Id(number) => *number as f64,
+            Datum::Count(number) | Datum::AtLeast(number) | Datum::Id(number) => *number as f64,
             Datum::Time(time) | Datum::Traced(time) | Datum::Bound(time) | Datum::AtMost(time) => *time as f64,
             Datum::Share(figure) | Datum::Bar(figure) | Datum::Change(figure) => *figure,
             Datum::Ratio(figure) | Datum::Rate(figure) => *figure,
@@ -192,7 +194,7 @@ impl Datum {
     pub(super) fn sortable(&self) -> (String, u64) {
         match self {
             Datum::Name(name) | Datum::Nested(_, name) => (name.clone(), 0),
-            Datum::Count(number) | Datum::Id(number) => (String::new(), *number),
+            Datum::Count(number) | Datum::AtLeast(number) | Datum::Id(number) => (String::new(), *number),
             // In the order of numbers: the sign decides first.
             Datum::Recorded(RecordedValue::Integer(number)) => (String::new(), (*number as u64) ^ 1 << 63),
             Datum::Recorded(RecordedValue::Address(number)) => (String::new(), number.cast_unsigned()),

@@ -93,13 +93,14 @@ pub(super) fn name(table: &Table, row: &[Datum], names: &mut PageNames<'_>) -> u
     names.place(region(table, row), name)
 }
 
-/// A number, a text, null where it is not known, or a list of one number, which is an upper bound.
+/// A number, a text, null where it is not known, or a list of one number, which is the lower bound of a count or the upper bound
+/// of a time.
 pub(super) fn value(value: &Datum) -> Json {
     match value {
         Datum::Name(name) | Datum::Nested(_, name) => json!(escape(name)),
         Datum::Count(number) | Datum::Id(number) => json!(number),
         Datum::Time(time) | Datum::Traced(time) | Datum::Bound(time) => json!(time),
-        Datum::AtMost(bound) => json!([bound]),
+        Datum::AtLeast(bound) | Datum::AtMost(bound) => json!([bound]),
         Datum::Share(part) | Datum::Bar(part) | Datum::Change(part) | Datum::Ratio(part) | Datum::Rate(part) => {
             json!((part * 1e9).round() / 1e9)
         }
@@ -112,7 +113,7 @@ pub(super) fn value(value: &Datum) -> Json {
 fn kind(value: &Datum) -> Option<&'static str> {
     match value {
         Datum::Name(_) | Datum::Nested(..) | Datum::Verdict { .. } => Some("name"),
-        Datum::Count(_) | Datum::Id(_) => Some("count"),
+        Datum::Count(_) | Datum::AtLeast(_) | Datum::Id(_) => Some("count"),
         Datum::Time(_) | Datum::Traced(_) | Datum::Bound(_) | Datum::AtMost(_) => Some("time"),
         Datum::Share(_) | Datum::Bar(_) | Datum::Change(_) => Some("share"),
         Datum::Ratio(_) | Datum::Rate(_) => Some("ratio"),

@@ -104,7 +104,8 @@ fn share(table: &Table, row: &[Datum], key: &str) -> Option<f64> {
 
 fn figure(table: &Table, row: &[Datum], key: &str) -> Option<u64> {
     match row[rows::column(table, key)?] {
-        Datum::Count(number) | Datum::Time(number) | Datum::Traced(number) | Datum::AtMost(number) => Some(number),
+        Datum::Count(number) | Datum::AtLeast(number) => Some(number),
+        Datum::Time(number) | Datum::Traced(number) | Datum::AtMost(number) => Some(number),
         _ => None,
     }
 }

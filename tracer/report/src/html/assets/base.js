@@ -48,7 +48,10 @@ const libraryName = (fn) => (fn.library >= 0 ? libraries[fn.library].name : "");
 
 const UNKNOWN = "–";
 const UNITS = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]];
-const count = (number) => (number === null || number === undefined ? UNKNOWN : Number(number).toLocaleString("en-US"));
+const count = (number) => {
+  if (Array.isArray(number)) return "≥ " + count(number[0]);
+  return number === null || number === undefined ? UNKNOWN : Number(number).toLocaleString("en-US");
+};
 
 /** A time with four digits, in nanoseconds with all. */
 function time(ns) {
