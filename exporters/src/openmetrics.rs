@@ -13,7 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rtrace_model::{Batch, Definition, Estimate, Event, Header, PathProfile, Sink, SinkError, Summary};
+use rtrace_model::{Batch, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary};
 
 use self::figures::Figures;
 use self::server::Server;
@@ -77,6 +77,11 @@ impl Sink for OpenMetrics {
 
     fn estimates(&mut self, estimates: &[Estimate]) -> Result<(), SinkError> {
         self.figures().estimates(estimates);
+        Ok(())
+    }
+
+    fn samples(&mut self, samples: &[Sample]) -> Result<(), SinkError> {
+        self.figures().samples(samples);
         Ok(())
     }
 

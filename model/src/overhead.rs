@@ -52,6 +52,9 @@ fn others_of_own(own: f64, slower: f64) -> f64 {
 pub struct Overhead(f64);
 
 impl Overhead {
+    /// The metric that tells it in percent.
+    pub const METRIC: &str = "rtrace/overhead";
+
     /// Of so many nanoseconds of tracing, where the programs took `own` nanoseconds of CPU time for themselves in `time`
     /// nanoseconds. Of programs that use less than [`LEAST_CPU`] in all, it is taken that they use that much.
     pub fn of(tracing: f64, own: f64, time: f64) -> Overhead {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use rtrace_model::{
     Batch, Call, CallCost, Count, Definition, Estimate, Event, EventKind, ExitPolicy, LibraryId, Location, LocationId,
-    Loss, MetricId, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp, Totals, ValueBatch,
+    Loss, MetricId, Overhead, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp, Totals, ValueBatch,
 };
 
 use self::counters::{Counters, Derive};
@@ -241,7 +241,7 @@ impl State {
                 self.libraries.insert(library.id, Arc::from(library.name()));
             }
             Definition::Location(location) => self.define_location(location),
-            Definition::Metric(metric) if metric.name == "rtrace/overhead" => self.overhead_metric = Some(metric.id),
+            Definition::Metric(metric) if metric.name == Overhead::METRIC => self.overhead_metric = Some(metric.id),
             Definition::Metric(metric) => self.counters.define(metric),
             Definition::Process(process) => {
                 self.processes.insert(process.pid, Arc::from(process.name()));

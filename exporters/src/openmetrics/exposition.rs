@@ -11,7 +11,7 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use rtrace_model::{HISTOGRAM_BUCKETS, LossReason};
+use rtrace_model::{HISTOGRAM_BUCKETS, Known, LossReason};
 use rtrace_profile::Sums;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -66,6 +66,12 @@ impl ExpositionWriter<'_> {
             ];
             self.family("rtrace_recording", "How calls are recorded.", MetricType::Info)?.encode_info(&labels)?;
         }
+        if let Some(overhead) = shown.overhead {
+            let help =
+                "By how much tracing makes the programs' CPU time longer, as a part of what they take for themselves.";
+            self.family("rtrace_overhead_ratio", help, MetricType::Gauge)?
+                .encode_gauge(&(overhead.in_percent() / 100.0))?;
+        }
         let help = "CPU time of the recorder.";
         let seconds = cpu_seconds();
         counter(self.family("process_cpu_seconds", help, MetricType::Counter)?, seconds)?;
@@ -101,7 +107,7 @@ impl ExpositionWriter<'_> {
 
     /// What a budget leaves out. What is not known is no 0: it is absent.
     fn throttled(&mut self, functions: &[FunctionFigures]) -> fmt::Result {
-        if functions.iter().all(|function| function.is_throttled.is_none() && function.unseen.is_none()) {
+        if functions.iter().all(|function| function.is_throttled.is_none() && function.without_record.is_none()) {
             return Ok(());
         }
         let help = "Whether the budget has the probes of the function out now.";
@@ -113,8 +119,20 @@ impl ExpositionWriter<'_> {
         let help = "Further calls that the budget left without a record, by estimate.";
         let mut family = self.family("rtrace_throttled_calls", help, MetricType::Gauge)?;
         for function in functions {
-            let Some(unseen) = function.unseen else { continue };
-            of(&mut family, function)?.encode_gauge(&unseen)?;
+            if let Some((counted, Known::About(calls))) = function.calls_without_record() {
+                of(&mut family, function)?.encode_gauge(&(counted + calls))?;
+            }
+        }
+        let help = "Where no estimate can be made: there are at least so many such calls.";
+        let mut family = self.family("rtrace_throttled_calls_min", help, MetricType::Gauge)?;
+        for function in functions {
+            match function.calls_without_record() {
+                Some((counted, Known::AtLeast(calls))) => {
+                    of(&mut family, function)?.encode_gauge(&(counted + calls))?
+                }
+                Some((counted, Known::Nothing)) => of(&mut family, function)?.encode_gauge(&counted)?,
+                Some((_, Known::About(_))) | None => {}
+            }
         }
         Ok(())
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use rtrace_model::{
-    Batch, Definition, Estimate, EventKind, Header, Latency, Level, LibraryId, LocationId, LossReason, PathId,
-    PathProfile, Region, RegionId, escape,
+    Batch, Definition, Estimate, EventKind, Header, Known, Latency, Level, LibraryId, LocationId, LossReason, MetricId,
+    Missed, Overhead, PathId, PathProfile, Region, RegionId, Sample, escape,
 };
 use rtrace_profile::Sums;
 
@@ -29,8 +29,15 @@ pub(super) struct FunctionFigures {
     pub(super) sums: Sums,
     /// Whether a budget has its probes out; `None` while it never had.
     pub(super) is_throttled: Option<bool>,
-    /// Further calls, which the budget left without a record.
-    pub(super) unseen: Option<u64>,
+    /// Further calls that were counted, and those of which a budget leaves no more than an estimate.
+    pub(super) without_record: Option<(u64, Missed)>,
+}
+
+impl FunctionFigures {
+    /// Calls without a record that were counted, and what is known of those that were not; `None` where a budget left none.
+    pub(super) fn calls_without_record(&self) -> Option<(u64, Known)> {
+        self.without_record.map(|(counted, missed)| (counted, missed.known()))
+    }
 }
 
 /// What is shown to who asks.
@@ -42,6 +49,8 @@ pub(super) struct ShownFigures {
     pub(super) functions: Vec<FunctionFigures>,
     pub(super) losses: BTreeMap<LossReason, u64>,
     pub(super) blind_windows: u64,
+    /// What tracing takes, once that was measured.
+    pub(super) overhead: Option<Overhead>,
 }
 
 /// All figures, and what they are made of.
@@ -56,6 +65,7 @@ pub(super) struct Figures {
     /// Only where calls are folded.
     paths: HashMap<(LocationId, PathId), PathProfile>,
     estimates: HashMap<(LocationId, RegionId), Estimate>,
+    overhead: Option<MetricId>,
 }
 
 impl Figures {
@@ -68,8 +78,9 @@ impl Figures {
         let mut shown = self.shown.clone();
         for (&(_, region), estimate) in &self.estimates {
             let Some(&Some(place)) = self.by_region.get(region.index()) else { continue };
-            let unseen = &mut shown.functions[place].unseen;
-            *unseen = Some(unseen.unwrap_or_default().saturating_add(estimate.missed().estimated + estimate.counted));
+            let (counted, missed) = shown.functions[place].without_record.get_or_insert_default();
+            *counted += estimate.counted;
+            *missed += estimate.missed();
         }
         shown
     }
@@ -82,6 +93,7 @@ impl Figures {
         match definition {
             Definition::Library(library) => _ = self.libraries.insert(library.id, escape(library.name()).into()),
             Definition::Region(region) => self.define_region(region),
+            Definition::Metric(metric) if metric.name == Overhead::METRIC => self.overhead = Some(metric.id),
             _ => {}
         }
     }
@@ -115,6 +127,11 @@ impl Figures {
         }
     }
 
+    pub(super) fn samples(&mut self, samples: &[Sample]) {
+        let last = samples.iter().rfind(|sample| Some(sample.metric) == self.overhead);
+        self.shown.overhead = last.map(|sample| Overhead::percent(sample.value)).or(self.shown.overhead);
+    }
+
     pub(super) fn event(&mut self, kind: &EventKind) {
         match kind {
             EventKind::Loss(loss) => *self.shown.losses.entry(loss.reason).or_default() += loss.count,
@@ -145,7 +162,7 @@ impl Figures {
                 // Durations are known to a power of two, as in paths.
                 sums: Sums { latency: Latency::default().folded(), ..Sums::default() },
                 is_throttled: None,
-                unseen: None,
+                without_record: None,
             });
             functions.len() - 1
         });

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Call, Ending, EventKind, HISTOGRAM_BUCKETS, Level, Library, LibraryId, LocationId, Loss, LossReason, PathId,
-    Region, RegionId, Timestamp, histogram_bucket,
+    Base, Call, Ending, EventKind, HISTOGRAM_BUCKETS, Level, Library, LibraryId, LocationId, Loss, LossReason, Metric,
+    MetricId, Overhead, PathId, Region, RegionId, Sample, Scope, Span, Timestamp, histogram_bucket,
 };
 
 use super::*;
@@ -163,6 +163,24 @@ fn what_is_missing_is_counted_and_what_is_unknown_absent() {
     assert_eq!(value(&text, "rtrace_lost_total{reason=\"ring_full\"}"), Some(5.0));
     assert_eq!(value(&text, &format!("rtrace_throttled{{{WORK}}}")), Some(1.0));
     assert_eq!(value(&text, &format!("rtrace_throttled_calls{{{WORK}}}")), Some(10.0));
+    // One thread has called it more often than is known.
+    sink.estimates(&[Estimate { margin: None, counted: 2, ..estimate }]).unwrap();
+    let text = scrape(&sink);
+    assert_eq!(value(&text, &format!("rtrace_throttled_calls{{{WORK}}}")), None);
+    assert_eq!(value(&text, &format!("rtrace_throttled_calls_min{{{WORK}}}")), Some(11.0));
+}
+
+#[test]
+fn the_overhead_is_absent_until_it_was_measured() {
+    let mut sink = sink(false);
+    assert_eq!(value(&scrape(&sink), "rtrace_overhead_ratio"), None);
+    let (name, unit) = (Overhead::METRIC.to_owned(), "#".to_owned());
+    let (base, scope, span) = (Base::Decimal, Scope::Node, Span::Point);
+    sink.define(&Definition::Metric(Metric { id: MetricId(7), name, unit, base, exponent: -2, scope, span })).unwrap();
+    let sample = |metric, value| Sample { metric: MetricId(metric), time: Timestamp(9), instance: 0, value };
+    sink.samples(&[sample(7, 9.0), sample(7, 12.5), sample(8, 3.0)]).unwrap();
+    sink.samples(&[sample(8, 4.0)]).unwrap();
+    assert_eq!(value(&scrape(&sink), "rtrace_overhead_ratio"), Some(0.125));
 }
 
 #[test]

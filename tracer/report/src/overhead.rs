@@ -7,9 +7,8 @@ use rtrace_model::{MetricId, Overhead, SAMPLE_PERIOD};
 
 use super::part::duration;
 
-/// The metrics that say it: in percent, how many samples of the programs' CPU time each value is from, and about how many more at
-/// most found code that is slower behind a probe.
-const METRIC: &str = "rtrace/overhead";
+/// How many samples of the programs' CPU time each value is from, and about how many more at most found code that is slower behind a
+/// probe.
 const SAMPLES: &str = "rtrace/overhead_samples";
 const SLOWER: &str = "rtrace/overhead_slower";
 
@@ -30,7 +29,7 @@ impl Slowdown {
     /// None where nothing was measured.
     pub(super) fn of(trace: &TraceSet) -> Result<Option<Slowdown>, Error> {
         let id = |name| trace.metrics().iter().find(|metric| metric.name == name).map(|metric| metric.id);
-        let Some(metric) = id(METRIC) else { return Ok(None) };
+        let Some(metric) = id(Overhead::METRIC) else { return Ok(None) };
         let values = |metric: Option<MetricId>| -> Result<Vec<f64>, Error> {
             let mut values = Vec::new();
             for samples in trace.samples() {

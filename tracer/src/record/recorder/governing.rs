@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
 use rtrace_bpf::Error;
-use rtrace_model::{Base, Event, EventKind, Item, LocationId, Metric, MetricId, Sample, Scope, Span};
+use rtrace_model::{Base, Event, EventKind, Item, LocationId, Metric, MetricId, Overhead, Sample, Scope, Span};
 
 use crate::host;
 use crate::record::attach::Governable;
@@ -26,7 +26,7 @@ pub fn overhead_metrics(id: MetricId) -> [Metric; 3] {
     };
     let [samples, slower] = [1, 2].map(|place| MetricId(id.0 + place));
     [
-        metric(id, "rtrace/overhead", -2),
+        metric(id, Overhead::METRIC, -2),
         metric(samples, "rtrace/overhead_samples", 0),
         metric(slower, "rtrace/overhead_slower", 0),
     ]
