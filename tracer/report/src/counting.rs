@@ -17,6 +17,9 @@ use crate::derived::{self, Derived, Input};
 /// The unit of metrics that count operations.
 const OPERATION: &str = "flop";
 
+/// The metric that counts the bytes of their operands.
+const OPERANDS: &str = "operand_bytes";
+
 /// Sums the readings of calls by row.
 #[derive(Default)]
 pub(super) struct Counting {
@@ -183,10 +186,10 @@ fn rank(tally: Tally) -> u8 {
     if tally == Tally::Exclusive { 3 } else { 5 }
 }
 
-/// Whether the sums of a row say nothing: operations come from the arguments of functions that are known, and others
-/// compute, too.
+/// Whether the sums of a row say nothing: operations and what they are done on come from the arguments of functions that are
+/// known, and others compute, too.
 fn is_unknown(metric: &Metric, sums: [u64; 2]) -> bool {
-    metric.unit == OPERATION && sums == [0, 0]
+    (metric.unit == OPERATION || metric.name == OPERANDS) && sums == [0, 0]
 }
 
 /// A sum in its metric's unit.
@@ -370,6 +373,7 @@ mod tests {
         // Of 1000 in 100 + 60, and of 200 in 40.
         assert_eq!(column(&csv, "gigaflops_per_second"), ["", "6.250000", "5.000000"]);
         assert_eq!(column(&csv, "flops_per_byte"), ["", "10.000000", "5.000000"]);
+        assert_eq!(column(&csv, "operand_bytes_exclusive"), ["", "100", "40"]);
     }
 
     #[test]
