@@ -125,6 +125,19 @@ fn look_at(mut module: Module, file: &MappedFile<'_>, program: Option<(u64, u64)
     Some(module)
 }
 
+/// Path of the program that a process runs, as people know it: by which it was started, if that leads to it.
+///
+/// # Errors
+/// The process has ended, or may not be looked at.
+pub fn program_path(pid: u32) -> io::Result<PathBuf> {
+    let link = format!("/proc/{pid}/exe");
+    let (path, program) = (fs::read_link(&link)?, fs::metadata(&link)?);
+    let is_it = |path: &PathBuf| {
+        fs::metadata(in_root(pid, path)).is_ok_and(|found| (found.dev(), found.ino()) == (program.dev(), program.ino()))
+    };
+    Ok(started_as(pid).filter(is_it).unwrap_or(path))
+}
+
 /// The path by which the program of the process was started. People know the program by that path, which may be a
 /// link: Debian's `redis-server` leads to the file `redis-check-rdb`.
 fn started_as(pid: u32) -> Option<PathBuf> {
@@ -286,11 +299,12 @@ mod tests {
         while fs::read(&told).unwrap().iter().all(|&byte| byte == 0) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        let program = executable(started.id());
+        let (program, path) = (executable(started.id()), program_path(started.id()));
         let is_named = |name: &str| program.as_ref().is_ok_and(|program| program.is_named(name));
         let named = ["link", "file", "sleep"].map(is_named);
         started.kill().unwrap();
         started.wait().unwrap();
+        assert_eq!(path.unwrap(), link);
         assert_eq!((program.unwrap().path, named), (link, [true, true, false]));
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use rtrace_model::{Process, Timestamp, text_of, text_of_os};
+use rtrace_symbolizer::modules;
 
 use crate::host;
 use crate::rank;
@@ -150,7 +151,7 @@ fn inspect(pid: u32) -> Process {
     let stat = Stat::of(pid);
     let number = |number: usize| stat.as_ref()?.number(number);
     let command_line = words(&command_line);
-    let executable = std::fs::read_link(folder.join("exe")).map(|path| text_of_os(&path).into_owned());
+    let executable = modules::program_path(pid).map(|path| text_of_os(&path).into_owned());
     Process {
         pid,
         parent: number(4).and_then(|parent| u32::try_from(parent).ok()),
