@@ -11,7 +11,7 @@ use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
 
 use crate::allowance::Share;
 use crate::error::is_errno;
-use crate::site::{AttachTarget, EVERYWHERE, Role, Site};
+use crate::site::{AttachTarget, Role, Site};
 use crate::{Error, Mechanism, Programs};
 
 /// Probes that are in place. Dropping them takes them out.
@@ -31,8 +31,8 @@ struct PlacedLink {
 }
 
 impl Probes {
-    pub(crate) fn of(link: Link) -> Probes {
-        Probes { links: vec![PlacedLink { pid: EVERYWHERE, sites: 1, _link: link, _share: None }] }
+    pub(crate) fn of(pid: u32, link: Link) -> Probes {
+        Probes { links: vec![PlacedLink { pid, sites: 1, _link: link, _share: None }] }
     }
 
     /// Parts with those that were placed in this process.
@@ -149,15 +149,11 @@ pub(crate) fn attach_sites(
         cookies: sites.iter().map(|site| site.cookie).collect(),
         ..Default::default()
     };
-    program.attach_uprobe_multi_with_opts(pid_argument(target.pid), target.path, "", options)
+    program.attach_uprobe_multi_with_opts(target.pid.cast_signed(), target.path, "", options)
 }
 
 /// A link for one site.
 pub(crate) fn attach_site(program: &ProgramMut<'_>, target: AttachTarget<'_>, site: &Site) -> libbpf_rs::Result<Link> {
     let options = UprobeOpts { cookie: site.cookie, ..Default::default() };
-    program.attach_uprobe_with_opts(pid_argument(target.pid), target.path, site.file_offset as usize, options)
-}
-
-fn pid_argument(pid: u32) -> i32 {
-    if pid == EVERYWHERE { -1 } else { pid.cast_signed() }
+    program.attach_uprobe_with_opts(target.pid.cast_signed(), target.path, site.file_offset as usize, options)
 }

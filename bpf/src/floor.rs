@@ -20,5 +20,5 @@ pub fn attach_nothing(target: AttachTarget<'_>, sites: &[Site]) -> Result<Probes
     open.progs.nothing.set_autoload(true);
     let skel = open.load().map_err(load_error)?;
     let error = |source| Error::Attach { path: target.path.to_owned(), sites: sites.len(), source };
-    Ok(Probes::of(attach_sites(&skel.progs.nothing, target, sites).map_err(error)?))
+    Ok(Probes::of(target.pid, attach_sites(&skel.progs.nothing, target, sites).map_err(error)?))
 }

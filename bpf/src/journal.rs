@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::site::{EVERYWHERE, Site};
+use crate::site::Site;
 
 /// Bytes of a word of the journal, which is a sequence of entries in words of the machine: process, device,
 /// inode, number of offsets, and that many offsets in bytes.
@@ -33,21 +33,14 @@ struct Noted {
 impl Noted {
     fn avoids(&self, probed: &Probed, offset: u64) -> bool {
         let has = |offsets: &HashMap<u64, bool>| offsets.get(&offset) == Some(&true);
-        match probed.pid {
-            // Those of one process are hit in all.
-            EVERYWHERE => {
-                let of_file = |other: &Probed| (other.device, other.inode) == (probed.device, probed.inode);
-                self.avoided.iter().any(|(other, offsets)| of_file(other) && has(offsets))
-            }
-            _ => self.avoided.get(probed).is_some_and(has),
-        }
+        self.avoided.get(probed).is_some_and(has)
     }
 }
 
 /// A file in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Probed {
-    /// The process, or [`EVERYWHERE`].
+    /// The process.
     pub pid: u32,
     /// Device number of the file, as `stat` reports it.
     pub device: u64,

@@ -76,4 +76,4 @@ pub use reader::{Records, RingReader};
 pub use registers::may_step;
 pub use sampling::{SampleDetail, Samples, Sampling, SamplingSetup, sample};
 pub use self_test::{Abilities, best_mechanism, end_tries, probe};
-pub use site::{AttachTarget, EVERYWHERE, Role, Site};
+pub use site::{AttachTarget, Role, Site};

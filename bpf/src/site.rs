@@ -12,16 +12,12 @@ pub enum Role {
     Return,
 }
 
-/// No process has this id: probes are placed in every process that maps the file, now or later.
-pub const EVERYWHERE: u32 = 0;
-
 /// Where to place probes by one link.
 #[derive(Clone, Copy, Debug)]
 pub struct AttachTarget<'a> {
     /// The file, by a path that rtrace can open.
     pub path: &'a Path,
-    /// The process to place probes in; others that map the file have none. [`EVERYWHERE`]: every process
-    /// that maps the file.
+    /// The process to place probes in; others that map the file have none.
     pub pid: u32,
 }
 

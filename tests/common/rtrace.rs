@@ -118,7 +118,7 @@ pub struct Attached {
 impl Attached {
     /// Attaches to `pid` and returns when calls are recorded: all of them, unless the options name a limit, or exclude one.
     pub fn start(pid: u32, options: &[String]) -> Attached {
-        let decides = |option: &String| ["--budget", "--everywhere", "--keep"].contains(&option.as_str());
+        let decides = |option: &String| ["--budget", "--keep"].contains(&option.as_str());
         match options.iter().any(decides) {
             true => Attached::as_told(pid, options),
             false => Attached::as_told(pid, &[options, &ALL_CALLS.map(str::to_owned)].concat()),

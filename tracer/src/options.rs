@@ -59,8 +59,6 @@ pub struct Options {
     pub lacks_children: bool,
     /// Whether the recording ends with the processes named, though children of theirs go on.
     pub ends_with_first: bool,
-    /// Whether probes are placed in every process that maps the libraries, so that children miss no call.
-    pub everywhere: bool,
     /// Samples of CPU time that each CPU takes in a second of work; none if it is absent.
     pub sampling: Option<u32>,
     /// Whether processes and machine are measured once a second.
@@ -101,7 +99,6 @@ impl Default for Options {
             groups: Vec::new(),
             lacks_children: false,
             ends_with_first: false,
-            everywhere: false,
             sampling: None,
             samples: false,
             actions: Vec::new(),

@@ -93,9 +93,6 @@ pub enum Error {
     /// Stubs and a budget exclude each other.
     #[error("failed to combine --stubs and --budget: probes on stubs cannot be taken out alone")]
     StubsWithBudget,
-    /// Other users would pay for the probes.
-    #[error("failed to record with --everywhere: missing CAP_SYS_PTRACE")]
-    EverywhereForbidden,
     /// Ring buffers of this size take too much memory.
     #[error(
         "failed to use ring buffers of {0} bytes: at most {max} are allowed without CAP_SYS_PTRACE",
@@ -123,7 +120,6 @@ impl Error {
             Error::NoMechanism(_) => Some("rtrace doctor"),
             Error::Itself(_) => None,
             Error::StubsWithBudget => Some("omit one of them"),
-            Error::EverywhereForbidden => Some("omit --everywhere: other users' programs would hit the probes, too"),
             Error::RingsForbidden(_) => Some("--buffer 8M"),
             Error::NoSuchValues(_) => Some("`rtrace plan --args` lists the functions whose signature is known"),
             Error::NothingWithin => Some(
@@ -155,9 +151,6 @@ pub fn check(pids: &[u32]) -> anyhow::Result<()> {
 
 /// Refuses what a caller may not take of the machine who may not ptrace every process.
 fn check_limits(options: &Options) -> Result<(), Error> {
-    if options.everywhere {
-        return Err(Error::EverywhereForbidden);
-    }
     if options.ring_bytes > limits::RING_BYTES { Err(Error::RingsForbidden(options.ring_bytes)) } else { Ok(()) }
 }
 
@@ -379,17 +372,14 @@ impl<'a> Planned<'a> {
     /// # Errors
     /// The system refuses a process.
     pub fn start(self) -> anyhow::Result<Ready<'a>> {
-        let Options { follow, everywhere, user, .. } = self.basis.options;
+        let Options { follow, user, .. } = self.basis.options;
         let waiting = match self.basis.program {
             TracedProgram::Running(_) => None,
             TracedProgram::Command(words) => {
                 let stubs = self.stubs.as_ref().ok().and_then(Option::as_ref);
                 let inherited =
                     stubs.map(|stubs| Inherited { environment: stubs.environment(), descriptor: stubs.descriptor() });
-                Some(
-                    Waiting::spawn(words, inherited, *follow && !everywhere, user.as_ref())
-                        .with_context(|| failed_to_run(words))?,
-                )
+                Some(Waiting::spawn(words, inherited, *follow, user.as_ref()).with_context(|| failed_to_run(words))?)
             }
         };
         Ok(Ready { planned: self, waiting, mapped: MappedFiles::default() })

@@ -42,7 +42,7 @@ fn threads_that_start_later() {
 
 #[test]
 fn children_with_follow() {
-    Scenario::new("processes", "forks").option("--follow").option("--everywhere").attach();
+    Scenario::new("processes", "forks").option("--follow").attach();
 }
 
 #[test]

@@ -15,11 +15,6 @@ use crate::common::tries::in_one_of_some_tries;
 use crate::common::truth;
 
 #[test]
-fn children_call_too() {
-    Scenario::new("processes", "forks").option("--everywhere").run();
-}
-
-#[test]
 fn what_children_call_before_they_have_probes_is_a_blind_window() {
     Scenario::new("processes", "forks").run();
 }
@@ -69,12 +64,12 @@ fn each_child_with_missing_calls_has_a_blind_window() {
 
 #[test]
 fn a_child_leaves_a_call_that_its_parent_entered() {
-    Scenario::new("processes", "fork_inside").option("--everywhere").run();
+    Scenario::new("processes", "fork_inside").run();
 }
 
 #[test]
 fn vfork_and_exec() {
-    Scenario::new("processes", "vforks").option("--everywhere").run();
+    Scenario::new("processes", "vforks").run();
 }
 
 /// However soon they are over: each program waits for its probes, and for the sites of its direct calls.

@@ -116,8 +116,6 @@ fn programs_under_translators_are_left_alone() {
         assert!(said.contains(&format!("it runs under {name}")), "{said}");
         assert!(said.contains(&format!("hint: run the program without {name}, and trace that")), "{said}");
         let library = target.library.as_ref().unwrap().display().to_string();
-        let said = rtrace::refuses(&["run", "--no-tui", "--everywhere", "--lib", &library, "--", "true"]);
-        assert!(said.contains(&format!("process {pid} ")) && said.contains("omit --everywhere"), "{said}");
         waiting.go();
         assert!(waiting.finish().status.success());
         let said = rtrace::refuses(&["run", "--no-tui", "--lib", &library, "--", translator[0], "true"]);
@@ -228,7 +226,7 @@ fn a_recorder_in_a_container_knows_processes_by_their_ids_there() {
         .arg(env!("CARGO_BIN_EXE_rtrace"))
         .args(["run", "--no-tui", "--strict", "-o"])
         .arg(&directory);
-    inside.args(target.selection()).arg("--everywhere").arg("--").arg(&target.program).arg("forks");
+    inside.args(target.selection()).arg("--").arg(&target.program).arg("vforks");
     let output = inside.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (told, recording) = (truth::trees(&output.stdout), Recording::open(&directory));

@@ -13,11 +13,9 @@ use rtrace::sampling;
 use rtrace::session::{self, Options, TracedProgram};
 use rtrace::stubs::{self, NoStubs};
 use rtrace::suggestions;
-use rtrace::target;
 use rtrace::target::source_files;
 use rtrace_model::RegionId;
 use rtrace_plan as plan;
-use rtrace_plan::PlannedLibrary;
 use rtrace_signatures::{Book, Request};
 
 use super::message::tell;
@@ -59,17 +57,10 @@ pub fn plan(options: &PlanArgs, verbose: bool) -> anyhow::Result<Outcome> {
     }
     let sample = |duration| sampling::sample(pids, duration, &AtomicBool::new(false));
     let sampled = options.sample.map(sample).transpose()?;
-    // With process ids, probes are in these processes only.
-    let others = |library: &PlannedLibrary| match pids.is_empty() {
-        true => target::users(&library.library),
-        false => 0,
-    };
-    let bystanders: Vec<usize> = plan.libraries.iter().map(others).collect();
     let view = View {
         format: options.format.chosen(),
         verbose,
         width: terminal_columns(),
-        bystanders: &bystanders,
         sampled: sampled.as_ref(),
         costs: &costs,
     };

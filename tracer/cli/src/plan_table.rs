@@ -38,8 +38,6 @@ pub struct View<'a> {
     pub verbose: bool,
     /// Columns of the terminal, if it is one: names are cut to fit.
     pub width: Option<u16>,
-    /// Of each library, how many processes beside the traced ones would meet its probes.
-    pub bystanders: &'a [usize],
     /// Where CPU time was spent meanwhile, if that was sampled.
     pub sampled: Option<&'a Sampled>,
     /// What calls cost.
@@ -68,7 +66,6 @@ fn text(plan: &Plan, shares: Option<&SampleShares>, view: View, out: &mut dyn Wr
             writeln!(out)?;
         }
         header(library, view, out)?;
-        bystanders(view.bystanders.get(number).copied().unwrap_or(0), view.costs, out)?;
         functions(library, shares, view, out)?;
         reasons("Single-stepped:", stepped(library), view.verbose, out)?;
         let untimed = library
@@ -155,18 +152,6 @@ fn exclusion(planned: &PlannedRegion) -> Option<String> {
     let is_plain = symbol.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.$@".contains(letter));
     let quote = if symbol.contains('$') { "'" } else { "" };
     is_plain.then(|| format!("--exclude {quote}{symbol}{quote}"))
-}
-
-fn bystanders(count: usize, costs: &PlanCosts, out: &mut dyn Write) -> io::Result<()> {
-    if count == 0 {
-        return Ok(());
-    }
-    let [cheap, costly] = costs.hits().map(|cost| cost as f64 / 1e3);
-    writeln!(
-        out,
-        "{count} other processes use this library: with --everywhere, each probe that they hit costs them {cheap:.1} to \
-         {costly:.1} us"
-    )
 }
 
 fn functions(
@@ -428,7 +413,7 @@ mod tests {
 
     fn view() -> View<'static> {
         static COSTS: LazyLock<PlanCosts> = LazyLock::new(PlanCosts::typical);
-        View { format: Format::default(), verbose: false, width: None, bystanders: &[], sampled: None, costs: &COSTS }
+        View { format: Format::default(), verbose: false, width: None, sampled: None, costs: &COSTS }
     }
 
     fn rendered(plan: &Plan, view: View) -> String {
@@ -519,13 +504,6 @@ costs are typical of a virtual machine; rtrace measures them where it may trace 
         );
         assert!(shown(Format::Csv).contains(",\"Go moves its stacks, and runs goroutines on any thread\","));
         assert!(shown(Format::Json).contains("\"untimed\": \"Go moves its stacks"));
-    }
-
-    #[test]
-    fn bystanders_are_counted() {
-        let text = rendered(&sample(3), View { bystanders: &[4], ..view() });
-        assert!(text.contains("costs them 0.8 to 11.0 us"), "{text}");
-        assert!(!rendered(&sample(3), view()).contains("other processes"));
     }
 
     #[test]

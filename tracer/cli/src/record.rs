@@ -13,9 +13,7 @@ use rtrace::flight::{self, Flight, WindowLog};
 use rtrace::rank;
 use rtrace::session::Ready;
 use rtrace::suggestions;
-use rtrace::target;
 use rtrace::target::privilege::{self, shell_quote};
-use rtrace::target::translators;
 use rtrace::target::user::{self, User};
 use rtrace_exporters::{Consumer, Delivery, OpenMetrics, TraceWriter};
 use rtrace_model::{Sink, SinkError, Summary, counted, escape, grouped};
@@ -82,9 +80,6 @@ pub fn record(
     }
     if let Some(reason) = ready.no_stubs() {
         tell!("{reason}");
-    }
-    if ready.options().everywhere {
-        say_who_pays(ready.plan()).hint("omit --everywhere, so that this process gets no breakpoints")?;
     }
     say_what_is_untimed(ready.plan());
     let silence = Silence::of(&ready, show.target);
@@ -182,17 +177,6 @@ fn writer(show: &Show<'_>) -> anyhow::Result<(Box<dyn Sink>, Option<WindowLog>)>
     })?;
     let log = flight.log();
     Ok((Box::new(flight), Some(log)))
-}
-
-/// With probes everywhere, others pay for a recording that is not about them; those under a translator would die.
-fn say_who_pays(plan: &Plan) -> Result<(), translators::Error> {
-    for library in &plan.libraries {
-        let path = &library.library.path;
-        translators::check_users(&library.library)?;
-        let users = target::users(&library.library);
-        tell!("{users} running processes use {path}: each call to it costs them 1 us or more");
-    }
-    Ok(())
 }
 
 /// Names the libraries whose functions are not timed, though it was asked for.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs, Unlinked};
+use rtrace_bpf::{Error, Probes, Programs, Unlinked};
 use rtrace_model::{Library, LibraryId, RegionId, Timestamp};
 use rtrace_symbolizer::modules::{self, Module};
 
@@ -166,16 +166,15 @@ pub struct Followed<'a> {
 }
 
 impl<'a> Followed<'a> {
-    /// The processes that have probes from the beginning; all there are, if `everywhere`; `history`: what processes have mapped;
-    /// `stopped`: their children that wait for probes.
+    /// The processes that have probes from the beginning; `history`: what processes have mapped; `stopped`: their children
+    /// that wait for probes.
     pub fn new(
         programs: &'a Programs,
         pids: &[u32],
-        everywhere: bool,
         history: MappingHistory,
         stopped: StoppedChildren,
     ) -> Followed<'a> {
-        let pids = if everywhere { vec![EVERYWHERE] } else { pids.to_vec() };
+        let pids = pids.to_vec();
         Followed { programs, history, stopped, state: Mutex::new(FollowedState { pids, ..FollowedState::default() }) }
     }
 
@@ -201,8 +200,7 @@ impl<'a> Followed<'a> {
 
     /// Children that are forked from now on are stopped until they are [adopted](Followed::adopt), or are not any more.
     pub fn stop_children(&self, are_stopped: bool) {
-        let are_filtered = !self.state().pids.contains(&EVERYWHERE);
-        self.programs.wait_for_children(if are_stopped && are_filtered { LONGEST_WAIT_NS } else { 0 });
+        self.programs.wait_for_children(if are_stopped { LONGEST_WAIT_NS } else { 0 });
     }
 
     /// Gives the probes of these regions, to be taken out, and all regions that lose theirs with them.
@@ -233,9 +231,6 @@ impl<'a> Followed<'a> {
     /// The kernel refuses probes, though the child runs, or a map of the programs cannot be read.
     pub fn adopt(&self, pid: u32, parent: u32, since: Timestamp) -> Result<(), Error> {
         let mut state = self.state();
-        if state.pids.contains(&EVERYWHERE) {
-            return Ok(());
-        }
         if state.left.contains(&parent) {
             state.left.insert(pid);
             state.tell_blind_for_good(pid, since, |_| true);
@@ -306,11 +301,9 @@ impl<'a> Followed<'a> {
     /// A map of the programs cannot be read.
     pub fn miss(&self, pid: u32, parent: u32, since: Timestamp) -> Result<(), Error> {
         let mut state = self.state();
-        if !state.pids.contains(&EVERYWHERE) {
-            let unlinked = self.unlinked(&state, pid)?;
-            state.tell_blind_child(pid, parent, unlinked, &HashSet::new(), since);
-            self.stopped.let_go(pid);
-        }
+        let unlinked = self.unlinked(&state, pid)?;
+        state.tell_blind_child(pid, parent, unlinked, &HashSet::new(), since);
+        self.stopped.let_go(pid);
         Ok(())
     }
 
@@ -318,10 +311,8 @@ impl<'a> Followed<'a> {
     /// as a first one that the kernel does not know them of. Placed again, they would be hit with the old ones.
     pub fn lose(&self, pid: u32, since: Timestamp) {
         let mut state = self.state();
-        if !state.pids.contains(&EVERYWHERE) {
-            state.tell_blind_for_good(pid, since, |_| true);
-            state.lost.insert(pid);
-        }
+        state.tell_blind_for_good(pid, since, |_| true);
+        state.lost.insert(pid);
     }
 
     /// Takes out the probes that a process, which is about to execute a program, has in files that have changed since
@@ -375,7 +366,7 @@ impl<'a> Followed<'a> {
     pub fn keep(&self, living: &[u32]) {
         let mut state = self.state();
         let lives = |pid: &u32| living.contains(pid) || !privilege::has_ended(*pid);
-        state.pids.retain(|pid| *pid == EVERYWHERE || lives(pid));
+        state.pids.retain(lives);
         state.left.retain(lives);
         state.lost.retain(lives);
         state.missing.retain(|(pid, _)| lives(pid));
@@ -394,8 +385,7 @@ impl<'a> Followed<'a> {
 
     /// Whether a process has probes.
     pub fn contains(&self, pid: u32) -> bool {
-        let state = self.state();
-        state.pids.contains(&pid) || state.pids.contains(&EVERYWHERE)
+        self.state().pids.contains(&pid)
     }
 
     /// Whether a process should have all its probes now.
@@ -403,11 +393,10 @@ impl<'a> Followed<'a> {
         self.contains(pid) && !self.state().lost.contains(&pid)
     }
 
-    /// The processes that should have all their probes; with probes everywhere, those of `named`.
-    pub fn inspected(&self, named: &[u32]) -> Vec<u32> {
+    /// The processes that should have all their probes.
+    pub fn inspected(&self) -> Vec<u32> {
         let state = self.state();
-        let pids = if state.pids.contains(&EVERYWHERE) { named } else { &state.pids };
-        pids.iter().copied().filter(|pid| !state.lost.contains(pid)).collect()
+        state.pids.iter().copied().filter(|pid| !state.lost.contains(pid)).collect()
     }
 
     /// How many changes of code are known.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use rtrace_bpf::journal::{self, Journal, Probed};
-use rtrace_bpf::{EVERYWHERE, LoadOptions, Programs, best_mechanism};
+use rtrace_bpf::{LoadOptions, Programs, best_mechanism};
 use rtrace_symbolizer::modules::Module;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
@@ -116,9 +116,6 @@ fn outlive(tracer: &OwnedFd, mut journal: &File) -> anyhow::Result<()> {
     let noted = journal::read(&noted);
     let mut programs = None;
     let mut pids: BTreeSet<u32> = noted.keys().map(|probed| probed.pid).collect();
-    if pids.contains(&EVERYWHERE) {
-        pids.extend(host::processes());
-    }
     for look in 0..LOOKS {
         if look > 0 {
             sleep(PAUSE);
@@ -204,12 +201,10 @@ fn close_all_but(journal: RawFd) -> io::Result<()> {
 
 /// What differs from the files of a process at places that were noted; nothing where it has ended.
 fn left(pid: u32, noted: &BTreeMap<Probed, BTreeSet<u64>>) -> Vec<Breakpoints> {
-    let of_file = |&Module { device, inode, .. }: &Module| {
-        [pid, EVERYWHERE].into_iter().filter_map(move |pid| noted.get(&Probed { pid, device, inode }))
-    };
-    let mut found = stale::find_in(pid, |module| of_file(module).next().is_some()).unwrap_or_default();
+    let of_file = |&Module { device, inode, .. }: &Module| noted.get(&Probed { pid, device, inode });
+    let mut found = stale::find_in(pid, |module| of_file(module).is_some()).unwrap_or_default();
     found.retain_mut(|Breakpoints { module, offsets }| {
-        offsets.retain(|offset| of_file(module).any(|noted| noted.contains(offset)));
+        offsets.retain(|offset| of_file(module).is_some_and(|noted| noted.contains(offset)));
         !offsets.is_empty()
     });
     found

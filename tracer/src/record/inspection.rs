@@ -89,13 +89,12 @@ impl Inspection {
         Inspection { told: HashSet::new(), turns: Turns::new() }
     }
 
-    /// Looks at the next process when it is time; gives the probes that calls were not known to miss. `named`: as for
-    /// [`Followed::inspected`].
+    /// Looks at the next process when it is time; gives the probes that calls were not known to miss.
     ///
     /// # Errors
     /// As [`Followed::overwritten`].
-    pub fn go_on(&mut self, followed: &Followed<'_>, named: &[u32]) -> Result<Vec<Overwritten>, Error> {
-        let turn = self.turns.go_on(followed.changes(), || followed.inspected(named), |pid| followed.overwritten(pid));
+    pub fn go_on(&mut self, followed: &Followed<'_>) -> Result<Vec<Overwritten>, Error> {
+        let turn = self.turns.go_on(followed.changes(), || followed.inspected(), |pid| followed.overwritten(pid));
         let found = turn.transpose()?;
         Ok(self.untold(found.into_iter().flatten().chain(followed.take_overwritten())))
     }
@@ -104,9 +103,9 @@ impl Inspection {
     ///
     /// # Errors
     /// As [`Followed::overwritten`].
-    pub fn finish(&mut self, followed: &Followed<'_>, named: &[u32]) -> Result<Vec<Overwritten>, Error> {
+    pub fn finish(&mut self, followed: &Followed<'_>) -> Result<Vec<Overwritten>, Error> {
         let mut found = Vec::new();
-        for pid in followed.inspected(named) {
+        for pid in followed.inspected() {
             found.extend(followed.overwritten(pid)?);
         }
         followed.give_up_withdrawn();

@@ -101,7 +101,7 @@ fn record_guarded(
     let captured = Captured::default();
     let spaces = AddressSpaces::default();
     let (named, history) = (setup.subject.pids(), spaces.history().clone());
-    let followed = Followed::new(programs, named, setup.how.everywhere, history, writers.children());
+    let followed = Followed::new(programs, named, history, writers.children());
     let actions = Actions::new(programs, &setup.how.actions, setup.how.helper_user.as_ref());
     let mut recording = Recording {
         programs,
@@ -230,12 +230,12 @@ fn record_guarded(
         let ended = answered.and(walked).and(acted).map_err(anyhow::Error::from);
         (recorded.and_then(|summary| ended.map(|()| summary)), return_sites)
     });
-    let inspected = announcements.inspect_last(&followed, setup.subject.pids(), &mut return_sites);
+    let inspected = announcements.inspect_last(&followed, &mut return_sites);
     followed.end();
     announcements.blind_children(&followed);
     let return_summary = return_sites.summary();
     // What is hit goes first: a process waits at each hit while others are taken out.
-    let pids = followed.inspected(setup.subject.pids());
+    let pids = followed.inspected();
     let entries = followed.into_probes().into_iter().rev();
     let probes = return_sites.into_probes().into_iter().chain(entries).collect();
     match setup.how.budget {
@@ -382,7 +382,7 @@ impl<'a> Recording<'a> {
     /// The gate for what the command executes, where the system allows one.
     fn gate(&self) -> Option<Gate> {
         match self.setup.subject {
-            Subject::Command(pid) if self.setup.how.follow && !self.setup.how.everywhere => Gate::of(pid).ok(),
+            Subject::Command(pid) if self.setup.how.follow => Gate::of(pid).ok(),
             _ => None,
         }
     }

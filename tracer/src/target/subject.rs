@@ -18,7 +18,6 @@ use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Exports, Image, Uses, debug_places, ifunc, parts, select, soname};
 
-use crate::host;
 use crate::perf::mappings::CodeMapping;
 use crate::target::code;
 use crate::target::names;
@@ -309,11 +308,6 @@ fn loaded(
     }
     note_altered(&mut libraries, modules.iter());
     Target { libraries, ..Target::default() }
-}
-
-/// How many running processes map a library.
-pub fn users(library: &Library) -> usize {
-    host::processes().into_iter().filter(|&pid| maps(pid, library)).count()
 }
 
 /// Whether a process maps a library, as far as we may know.

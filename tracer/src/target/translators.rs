@@ -7,11 +7,9 @@
 
 use std::path::{Path, PathBuf};
 
-use rtrace_model::{Library, escape};
-use rtrace_symbolizer::address_space::{AddressSpace, MappedFile};
+use rtrace_model::escape;
 use rtrace_symbolizer::modules;
 
-use crate::host;
 use crate::target::privilege;
 use crate::target::proc_files::comm;
 
@@ -95,19 +93,6 @@ impl Error {
 pub fn check_process(pid: u32) -> Result<(), Error> {
     let Some(translator) = of_process(pid) else { return Ok(()) };
     Err(Error::Process { pid, name: comm(pid), translator })
-}
-
-/// Refuses a library that a process under a translator maps, wherever and with whatever rights. A path must do where a
-/// file system has other numbers in the list of mappings.
-///
-/// # Errors
-/// [`Error::Process`].
-pub fn check_users(library: &Library) -> Result<(), Error> {
-    let is_it = |file: MappedFile<'_>| {
-        (file.device, file.inode) == (library.device, library.inode) || file.path() == Path::new(&library.path)
-    };
-    let maps_it = |pid: u32| AddressSpace::of(pid).is_ok_and(|space| space.files().any(is_it));
-    host::processes().into_iter().try_for_each(|pid| if maps_it(pid) { check_process(pid) } else { Ok(()) })
 }
 
 /// Refuses a command that starts a translator; `executables`: the files that the kernel starts for it.

@@ -64,7 +64,7 @@ pub struct RecordingArgs {
     /// probes only for some milliseconds at a time. From these windows it derives a lower bound of their calls, and an upper
     /// bound where that is possible. All other functions stay exact. Every change is an event in the trace. `attach`
     /// counts calls for some seconds before it records, and places no probes at functions that would cost too much.
-    /// With --keep and --everywhere, there is no limit. Under `run`, children are not traced unless --follow is given;
+    /// With --keep, there is no limit. Under `run`, children are not traced unless --follow is given;
     /// if there are any, the recording is incomplete.
     #[arg(long, value_name = "PERCENT", value_parser = parse_budget)]
     budget: Option<Budget>,
@@ -92,15 +92,6 @@ pub struct RecordingArgs {
     /// For programs that leave a background process running.
     #[arg(long)]
     first: bool,
-
-    /// Place probes in every process that uses the libraries, so that no call of a child is missed
-    ///
-    /// By default rtrace probes only the traced processes, each one separately. With `run`, a program that a child
-    /// executes waits for its probes. A child that executes no program, and any child with `attach`, runs without
-    /// probes for its first tens of milliseconds: rtrace misses those calls. --everywhere avoids this, but slows down all
-    /// other programs that use the libraries.
-    #[arg(long, conflicts_with = "budget")]
-    everywhere: bool,
 
     /// Trace only the named processes [default for attach]
     #[arg(long, overrides_with = "follow")]
@@ -209,7 +200,7 @@ impl RecordingArgs {
     /// What is recorded, and how; `follow`: whether children are traced unasked, `budget`: the limit of the overhead if
     /// none is named.
     pub fn options(&self, selection: &SelectionArgs, follow: bool, budget: Option<Percent>) -> anyhow::Result<Options> {
-        let is_limited = self.keep.keep.is_none() && !self.everywhere;
+        let is_limited = self.keep.keep.is_none();
         let budget = self.budget.map_or(budget.filter(|_| is_limited), |Budget(budget)| budget);
         Ok(Options {
             counters: self.counters.0.clone(),
@@ -223,7 +214,6 @@ impl RecordingArgs {
             follow: self.follow(follow),
             lacks_children: follow && !self.follow(follow) && !self.no_follow,
             ends_with_first: self.first,
-            everywhere: self.everywhere,
             sampling: self.sampling,
             samples: self.sample_metrics || !self.no_sample_metrics,
             actions: self.actions()?,

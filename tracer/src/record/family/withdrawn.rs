@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rtrace_bpf::journal::Probed;
-use rtrace_bpf::{EVERYWHERE, Error, Probes};
+use rtrace_bpf::{Error, Probes};
 use rtrace_model::{Library, LibraryId, Timestamp};
 use rtrace_symbolizer::address_space::FileId;
 
@@ -95,8 +95,6 @@ impl Followed<'_> {
     ) -> Result<(), Error> {
         let since = host::now();
         let mut state = self.state();
-        let everywhere = state.pids.contains(&EVERYWHERE);
-        let owner = if everywhere { EVERYWHERE } else { pid };
         let FollowedState { placed, probes, withdrawn, closing, .. } = &mut *state;
         let (mut interrupted, mut blind) = (HashSet::new(), HashSet::new());
         for (&number, InPlace { placed, first, .. }) in placed.iter_mut() {
@@ -111,13 +109,13 @@ impl Followed<'_> {
             }
             placed.avoid(self.programs, pid, &offsets);
             sites.extend(offsets.into_iter().map(|offset| (offset, since)));
-            let old = held(probes, first, pid, number).take_of(owner);
+            let old = held(probes, first, pid, number).take_of(pid);
             if old.is_empty() {
                 continue;
             }
             closing.close_first(vec![old]);
             process.wait_for_removal(placed.file.file(), placed.offsets().map(Spot::at).collect());
-            match placed.place(self.programs, owner) {
+            match placed.place(self.programs, pid) {
                 Ok(new) => held(probes, first, pid, number).extend(new),
                 Err(error) if error.is_gone() => {}
                 Err(error) if error.is_shortage() => drop(blind.insert(placed.library.id)),
@@ -140,7 +138,6 @@ impl Followed<'_> {
     /// As [`withdraw`](Followed::withdraw).
     pub fn restore(&self, process: &ProcessCode, pid: u32, addresses: &Range<u64>) -> Result<(), Error> {
         let mut state = self.state();
-        let owner = if state.pids.contains(&EVERYWHERE) { EVERYWHERE } else { pid };
         let FollowedState { placed, probes, withdrawn, .. } = &mut *state;
         let mut blind: BTreeMap<LibraryId, Timestamp> = BTreeMap::new();
         for (&number, InPlace { placed, first, .. }) in placed.iter_mut() {
@@ -154,7 +151,7 @@ impl Followed<'_> {
                 continue;
             }
             unchanged.iter().for_each(|&offset| self.programs.allow(Probed { pid, device, inode }, offset));
-            match placed.place_some(self.programs, owner, |offset| unchanged.contains(&offset)) {
+            match placed.place_some(self.programs, pid, |offset| unchanged.contains(&offset)) {
                 Ok(new) => held(probes, first, pid, number).extend(new),
                 Err(error) if error.is_gone() => continue,
                 Err(error) if error.is_shortage() => {

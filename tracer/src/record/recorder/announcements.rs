@@ -125,8 +125,8 @@ impl<'a> Announcements<'a> {
     ///
     /// # Errors
     /// As [`Followed::overwritten`].
-    pub fn inspect(&mut self, followed: &Followed<'_>, named: &[u32]) -> Result<(), Error> {
-        let overwritten = self.inspection.go_on(followed, named)?;
+    pub fn inspect(&mut self, followed: &Followed<'_>) -> Result<(), Error> {
+        let overwritten = self.inspection.go_on(followed)?;
         self.overwritten(overwritten);
         Ok(())
     }
@@ -135,13 +135,8 @@ impl<'a> Announcements<'a> {
     ///
     /// # Errors
     /// As [`Followed::overwritten`].
-    pub fn inspect_last(
-        &mut self,
-        followed: &Followed<'_>,
-        named: &[u32],
-        return_sites: &mut ReturnSites<'_>,
-    ) -> Result<(), Error> {
-        let overwritten = self.inspection.finish(followed, named)?;
+    pub fn inspect_last(&mut self, followed: &Followed<'_>, return_sites: &mut ReturnSites<'_>) -> Result<(), Error> {
+        let overwritten = self.inspection.finish(followed)?;
         self.overwritten(overwritten);
         for gone in return_sites.overwritten(followed)? {
             let Some(LostSites { pid, path, offsets, .. }) = self.inspection.learn(gone) else { continue };

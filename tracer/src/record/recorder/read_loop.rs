@@ -164,7 +164,7 @@ impl ReadLoop<'_, '_, '_> {
             self.feed.set_processes(self.source.living(), begun, self.members.take_joined());
         }
         self.announcements.blind_children(followed);
-        self.announcements.inspect(followed, self.recording.setup.subject.pids())?;
+        self.announcements.inspect(followed)?;
         let found: Vec<LateLoad> = self.feed.found().collect();
         found.iter().try_for_each(|late_load| self.join(late_load))?;
         let changes = self.source.changes();
@@ -217,7 +217,7 @@ impl ReadLoop<'_, '_, '_> {
             self.announcements.blind_window(MissedLibrary { library, since: late_load.since });
         }
         // A process may map it where the kernel takes no probes.
-        let pids = recording.followed.inspected(recording.setup.subject.pids());
+        let pids = recording.followed.inspected();
         let has_probes = attachment.as_ref().is_some_and(|attachment| attachment.check(&pids).is_ok());
         if let Some(mut attachment) = attachment {
             self.cost.learn(&mut attachment);

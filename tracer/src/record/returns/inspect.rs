@@ -180,8 +180,7 @@ impl ReturnSites<'_> {
     /// Looks at the next process when it is time.
     pub(super) fn inspect(&mut self, followed: &Followed<'_>) -> Result<(), Error> {
         let (links, turns) = (&self.links, &mut self.turns);
-        let all = || followed.inspected(&links.processes());
-        let looked = turns.go_on(followed.changes(), all, |pid| (pid, overwritten(links, pid)));
+        let looked = turns.go_on(followed.changes(), || followed.inspected(), |pid| (pid, overwritten(links, pid)));
         let Some((pid, overwritten)) = looked else { return Ok(()) };
         self.give_up(ProcessCode::of(pid).as_ref(), pid, overwritten)
     }
