@@ -9,7 +9,6 @@
 //!
 //! A node has calls with a time or calls without, not both: the time of what is below belongs to the former only.
 
-mod sites;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -19,22 +18,17 @@ use std::cmp::Reverse;
 use foldhash::HashMap;
 use rtrace_model::{
     Call, CallSiteId, Context, ContextId, Count, Ending, FoldedPath, HISTOGRAM_BUCKETS, LocationId, PathDetail, PathId,
-    PathProfile, Reading, RegionId, Timestamp, histogram_bucket,
+    PathProfile, Reading, RegionId, histogram_bucket,
 };
 
-use self::sites::Sites;
 use self::sums::PathSums;
 use crate::file::ROW_GROUP;
-use crate::overview::{Activity, Overview, SiteRow};
 
 /// Call paths of threads, which take some 200 bytes each.
-const MOST_NODES: usize = 1 << 16;
+const MOST_NODES: usize = 1 << 17;
 
 /// Numbers that durations may take, 8 bytes each.
 const MOST_NUMBERS: i64 = 4 << 20;
-
-/// Call sites of paths with callers, 32 bytes each.
-const MOST_SITES: usize = 1 << 18;
 
 /// Around a thread's move between CPUs, a callee may come after its caller, at most by so many calls.
 const LATE: usize = ROW_GROUP / 2;
@@ -49,7 +43,6 @@ const NONE: NodeId = NodeId::MAX;
 struct Key {
     region: RegionId,
     is_timed: bool,
-    /// Of a path without callers, or with a context.
     site: Option<CallSiteId>,
     /// What untraced functions led to the calls, unless a traced call made them directly.
     context: Option<ContextId>,
@@ -62,23 +55,12 @@ struct Node {
     next_sibling: NodeId,
     /// The callee that was called last, which is often the next, too.
     last_callee: NodeId,
-    /// The function's number in the overview.
-    function: u32,
-    sites: Sites,
 }
 
 impl Default for Node {
     fn default() -> Node {
         let key = Key { region: RegionId(0), is_timed: false, site: None, context: None };
-        Node {
-            key,
-            sums: PathSums::default(),
-            first_callee: NONE,
-            next_sibling: NONE,
-            last_callee: NONE,
-            function: 0,
-            sites: Sites::default(),
-        }
+        Node { key, sums: PathSums::default(), first_callee: NONE, next_sibling: NONE, last_callee: NONE }
     }
 }
 
@@ -107,8 +89,6 @@ struct Pending {
     /// The last end of a callee, and the nodes of the callees that ended then; whether each took 0 ns.
     last_end: u64,
     ended_last: Vec<(NodeId, bool)>,
-    /// The time of callees that no other known call's time contains. It counts if this call is not timed.
-    time: Activity,
 }
 
 impl Pending {
@@ -124,8 +104,6 @@ impl Pending {
 }
 
 struct Thread {
-    /// Its number in the overview.
-    number: u32,
     /// Stands for the callers outside of what is traced.
     root: NodeId,
     /// By id.
@@ -168,11 +146,6 @@ pub(crate) struct Folding {
     since: usize,
     pending: usize,
     numbers: i64,
-    /// Call sites of all nodes.
-    sites: usize,
-    /// Whether these are kept: above [`MOST_SITES`], there is no overview.
-    has_sites: bool,
-    overview: Overview,
     is_unsure: bool,
     has_given_up: bool,
 }
@@ -193,17 +166,9 @@ impl Folding {
             since: 0,
             pending: 0,
             numbers: 0,
-            sites: 0,
-            has_sites: true,
-            overview: Overview::new(Timestamp(0)),
             is_unsure: false,
             has_given_up: false,
         }
-    }
-
-    /// The recording begins, before its first call.
-    pub(crate) fn begin(&mut self, time: Timestamp) {
-        self.overview = Overview::new(time);
     }
 
     /// Adds calls sorted by location and id, with `metrics` readings each: inclusive and of callees.
@@ -225,10 +190,6 @@ impl Folding {
         if self.is_unsure || nodes > MOST_NODES || self.pending > MOST_NODES || self.numbers > MOST_NUMBERS {
             self.give_up();
         }
-        if self.sites > MOST_SITES {
-            self.nodes.iter_mut().for_each(|node| node.sites = Sites::default());
-            (self.sites, self.has_sites) = (0, false);
-        }
     }
 
     /// Gives the memory back; there will be no paths.
@@ -240,12 +201,7 @@ impl Folding {
         let location = calls[0].location;
         let mut thread = match self.threads.remove(&location) {
             Some(thread) => thread,
-            None => Thread {
-                number: self.overview.thread(location),
-                root: self.node(Node::default()),
-                pending: Vec::new(),
-                recent: Default::default(),
-            },
+            None => Thread { root: self.node(Node::default()), pending: Vec::new(), recent: Default::default() },
         };
         let pending_before = thread.pending.len();
         let mut stack: Vec<Open> = Vec::new();
@@ -293,8 +249,7 @@ impl Folding {
             Ok(place) => Open { id, node: thread.pending[place].node, around },
             Err(place) => {
                 let node = self.node(Node::default());
-                let time = Activity::default();
-                thread.pending.insert(place, Pending { id, node, last_end: 0, ended_last: Vec::new(), time });
+                thread.pending.insert(place, Pending { id, node, last_end: 0, ended_last: Vec::new() });
                 Open { id, node, around }
             }
         }
@@ -302,8 +257,7 @@ impl Folding {
 
     fn call(&mut self, thread: &mut Thread, call: &Call, caller: Open, readings: &[u64]) -> Open {
         let context = call.context.filter(|&context| call.parent == 0 || context != Context::EMPTY);
-        let site = call.call_site.filter(|_| call.parent == 0 || context.is_some());
-        let key = Key { region: call.region, is_timed: call.is_timed(), site, context };
+        let key = Key { region: call.region, is_timed: call.is_timed(), site: call.call_site, context };
         let arrived = thread.take_pending(call.id);
         let known = self.callee(caller.node, key);
         let node = match (&arrived, known) {
@@ -323,62 +277,33 @@ impl Folding {
             }
         };
         self.nodes[caller.node as usize].last_callee = node;
-        let of_path = &mut self.nodes[node as usize];
-        self.numbers += of_path.sums.add(call, readings);
-        if let Some(site) = call.call_site.filter(|_| call.parent != 0 && self.has_sites) {
-            self.sites += of_path.sites.add(site, call);
-        }
-        self.overview.add_of(thread.number, of_path.function, call, matches!(caller.around, Around::Nothing));
+        self.numbers += self.nodes[node as usize].sums.add(call, readings);
         let around = match call.end() {
             Some(end) => {
-                self.ended(thread, caller.around, (call.start, end), (node, call.duration == Some(0)));
+                self.ended(thread, caller.around, end.0, (node, call.duration == Some(0)));
                 Around::End(end.0)
             }
             None => caller.around,
         };
-        if let Some(Pending { last_end, ended_last, time, .. }) = arrived {
-            let last_end = Timestamp(last_end);
+        if let Some(Pending { last_end, ended_last, .. }) = arrived {
             for (callee, is_instant) in ended_last {
                 let callee = (self.now(callee), is_instant);
                 // Its time is in `time`.
-                self.ended(thread, around, (last_end, last_end), callee);
-            }
-            self.numbers -= 3 * time.slices() as i64;
-            match around {
-                Around::Nothing => self.overview.add_time(thread.number, time),
-                Around::End(_) => {}
-                Around::Pending(id) => {
-                    if let Some(pending) = thread.pending(id) {
-                        let axis = self.overview.activity_axis();
-                        pending.time.fit(axis);
-                        self.numbers += 3 * pending.time.merge(axis, time) as i64;
-                    }
-                }
+                self.ended(thread, around, last_end, callee);
             }
         }
         Open { id: call.id, node, around }
     }
 
     /// Notes that a call has ended; whether it took 0 ns.
-    fn ended(
-        &mut self,
-        thread: &mut Thread,
-        around: Around,
-        (start, end): (Timestamp, Timestamp),
-        (node, is_instant): (NodeId, bool),
-    ) {
+    fn ended(&mut self, thread: &mut Thread, around: Around, end: u64, (node, is_instant): (NodeId, bool)) {
         match around {
-            Around::End(of_caller) if of_caller == end.0 => {
+            Around::End(of_caller) if of_caller == end => {
                 self.nodes[node as usize].sums.ended_with_caller[usize::from(is_instant)] += 1;
             }
             Around::Pending(id) => {
                 match thread.pending(id) {
-                    Some(pending) => {
-                        pending.ended(end.0, node, is_instant);
-                        let axis = self.overview.activity_axis();
-                        pending.time.fit(axis);
-                        self.numbers += 3 * pending.time.add_time(axis, start, end) as i64;
-                    }
+                    Some(pending) => pending.ended(end, node, is_instant),
                     // It arrived before this callee of a callee that was not timed.
                     None => self.is_unsure = true,
                 }
@@ -411,9 +336,8 @@ impl Folding {
     /// Makes a node a callee of another, which has none of that key.
     fn place(&mut self, node: NodeId, caller: NodeId, key: Key) {
         let first = std::mem::replace(&mut self.nodes[caller as usize].first_callee, node);
-        let function = self.overview.function(key.region);
         let placed = &mut self.nodes[node as usize];
-        (placed.key, placed.next_sibling, placed.function) = (key, first, function);
+        (placed.key, placed.next_sibling) = (key, first);
         self.callees.insert((caller, key), node);
     }
 
@@ -423,7 +347,6 @@ impl Folding {
         while let Some((from, into)) = left.pop() {
             let merged = std::mem::take(&mut self.nodes[from as usize]);
             self.numbers += self.nodes[into as usize].sums.merge(&merged.sums);
-            self.sites -= self.nodes[into as usize].sites.merge(merged.sites);
             let mut next = merged.first_callee;
             while next != NONE {
                 let callee = next;
@@ -463,25 +386,15 @@ impl Folding {
         self.since = 0;
     }
 
-    /// The call paths by thread, callers before their callees, and the overview; `None` where they are not exact, or
-    /// the call sites of the overview too many.
-    pub(crate) fn into_paths(self, metrics: usize) -> Option<(Paths, Option<Overview>)> {
+    /// The call paths by thread, callers before their callees; `None` where they are not exact.
+    pub(crate) fn into_paths(self, metrics: usize) -> Option<Paths> {
         if self.has_given_up || self.threads.values().any(|thread| !thread.pending.is_empty()) {
             return None;
         }
         let mut threads: Vec<(LocationId, NodeId)> =
             self.threads.iter().map(|(&id, thread)| (id, thread.root)).collect();
         threads.sort_unstable_by_key(|&(location, _)| Reverse(location));
-        let paths = Paths {
-            nodes: self.nodes,
-            metrics,
-            threads,
-            location: LocationId(0),
-            last: 0,
-            next: Vec::new(),
-            sites: Vec::new(),
-        };
-        Some((paths, Some(self.overview).filter(|_| self.has_sites)))
+        Some(Paths { nodes: self.nodes, metrics, threads, location: LocationId(0), last: 0, next: Vec::new() })
     }
 }
 
@@ -496,15 +409,6 @@ pub(crate) struct Paths {
     last: u32,
     /// Nodes to come with the paths of their callers, the next one last.
     next: Vec<(NodeId, Option<PathId>)>,
-    /// Call sites of the paths so far.
-    sites: Vec<SiteRow>,
-}
-
-impl Paths {
-    /// What the calls of the paths that were made add up to by call site.
-    pub(crate) fn into_sites(self) -> Vec<SiteRow> {
-        self.sites
-    }
 }
 
 impl Iterator for Paths {
@@ -518,12 +422,11 @@ impl Iterator for Paths {
                 self.next.push((self.nodes[root as usize].first_callee, None));
                 continue;
             };
-            let Some(Node { key, sums, first_callee, next_sibling, sites, .. }) = self.nodes.get(node as usize) else {
+            let Some(Node { key, sums, first_callee, next_sibling, .. }) = self.nodes.get(node as usize) else {
                 continue;
             };
             self.last += 1;
             let path = PathId(self.last);
-            self.sites.extend(sites.rows(self.location, path));
             self.next.extend([(*next_sibling, parent), (*first_callee, Some(path))]);
             return Some(folded(self.location, (path, parent), *key, sums, self.metrics));
         }

@@ -17,7 +17,6 @@ mod manifest;
 mod messages;
 mod openmetrics;
 mod order;
-mod overview;
 mod reader;
 mod sampled;
 mod schema;
@@ -41,7 +40,6 @@ pub use messages::{
     MessageEvent, MessageGaps, MessageKind, Messages, Size, Transfer,
 };
 pub use openmetrics::OpenMetrics;
-pub use overview::{Activity, Axis, DurationCell, Durations, Overview, SiteRow, Slice};
 pub use reader::{Status, Trace, Warning};
 pub use sampled::{SampledTime, TracedCode, sampled_beside_calls};
 pub use schema::VERSION;

@@ -17,7 +17,6 @@ use rtrace_model::{
 
 use crate::file::{self, Decoder};
 use crate::manifest::{self, Manifest};
-use crate::overview::StoredOverview;
 use crate::schema::{Row, Stream, call_columns};
 use crate::{Error, directory, values};
 
@@ -335,15 +334,6 @@ impl Trace {
         let paths = Decoder::<FoldedPath>::open(&path).and_then(Decoder::read_all).ok()?;
         let calls = paths.iter().fold(0, |sum: u64, path| sum.saturating_add(path.profile.calls));
         (calls == self.recorded_calls()).then_some(paths)
-    }
-
-    /// What the recorder has kept of single calls beside their sums; `None` where there is nothing of that, or it is not
-    /// of what is in `calls/`.
-    pub(crate) fn overview(&self) -> Option<StoredOverview> {
-        if self.manifest.status != manifest::StoredStatus::Finished || !self.profile.is_empty() {
-            return None;
-        }
-        StoredOverview::read(&self.directory).filter(|stored| stored.number() == self.recorded_calls())
     }
 
     /// The events in batches, by time within each.

@@ -14,7 +14,6 @@ mod estimate;
 mod event;
 mod folded;
 mod metric;
-mod overview;
 mod profile;
 mod sample;
 mod value;

@@ -20,10 +20,9 @@ use rtrace_model::{
     ReturnSites, Sample, Summary, Timestamp, Untimed, ValueColumn,
 };
 
-use crate::overview::StoredOverview;
 use crate::reader::find;
 use crate::values;
-use crate::{Error, Overview, Trace, Warning};
+use crate::{Error, Trace, Warning};
 
 use self::definitions::Definitions;
 
@@ -308,15 +307,6 @@ impl TraceSet {
         folded
     }
 
-    /// What the recorders have kept of single calls beside their sums; `None` where one has not, or all calls are
-    /// [few](Overview::FEW).
-    pub fn overview(&self) -> Option<Overview> {
-        let calls: u64 = self.traces().map(Trace::recorded_calls).sum();
-        (calls > Overview::FEW).then_some(())?;
-        let stored = self.parts.iter().map(|part| Some(part.overview(part.trace.overview()?)));
-        Some(Overview::of(self.header.begin.monotonic, &stored.collect::<Option<Vec<_>>>()?))
-    }
-
     /// The events in batches, trace after trace, by time within each.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Event>, Error>> {
         let adapted =
@@ -436,21 +426,6 @@ impl SetMember {
             detail.context = self.context(detail.context);
         }
         path
-    }
-
-    fn overview(&self, mut stored: StoredOverview) -> StoredOverview {
-        for row in &mut stored.activity {
-            (row.location, row.start) = (self.location(row.location), self.time(row.start));
-        }
-        for row in &mut stored.durations {
-            (row.region, row.start) = (self.region(row.region), self.time(row.start));
-        }
-        stored.sites.retain_mut(|row| {
-            row.location = self.location(row.location);
-            self.call_site(Some(row.site)).map(|site| row.site = site).is_some()
-        });
-        stored.calls.iter_mut().for_each(|call| self.call(call));
-        stored
     }
 
     fn call(&self, call: &mut Call) {

@@ -17,7 +17,6 @@ use crate::directory::{Directory, Lock};
 use crate::file::Encoder;
 use crate::folding::Folding;
 use crate::manifest::{Failure, Manifest};
-use crate::overview::Overview;
 use crate::schema::{Row as _, call_columns};
 use crate::segment::Segments;
 use crate::table::IdTable;
@@ -46,8 +45,6 @@ type SampledPlace = (Option<u32>, Option<CallSiteId>, Option<ContextId>);
 pub struct TraceWriter {
     directory: Directory,
     manifest: Manifest,
-    /// Whether it is one of several that are read as one.
-    is_member: bool,
     begun: bool,
     libraries: IdTable<LibraryId, Library>,
     regions: IdTable<RegionId, Region>,
@@ -90,7 +87,6 @@ impl TraceWriter {
         let directory = Directory::create(path, owner)?;
         Ok(TraceWriter {
             manifest: Manifest::recording(Header::default()),
-            is_member: false,
             begun: false,
             libraries: IdTable::new(),
             regions: IdTable::new(),
@@ -126,9 +122,7 @@ impl TraceWriter {
         if let Some(around) = path.parent() {
             Directory::create_around(around, owner)?;
         }
-        let mut writer = TraceWriter::create(path, owner)?;
-        writer.is_member = true;
-        Ok(writer)
+        TraceWriter::create(path, owner)
     }
 
     fn publish(&mut self, is_last: bool) -> Result<(), Error> {
@@ -210,24 +204,16 @@ impl TraceWriter {
     fn write_folded(&mut self) -> Result<(), Error> {
         let metrics = self.calls.further() / 2;
         self.calls.close(&mut |calls, readings| self.folding.chunk(calls, readings, metrics));
-        let Some((mut paths, overview)) =
-            std::mem::replace(&mut self.folding, Folding::new()).into_paths(metrics).filter(|_| self.profile.is_none())
-        else {
-            return Ok(());
-        };
+        let folding = std::mem::replace(&mut self.folding, Folding::new());
+        let Some(mut paths) = folding.into_paths(metrics).filter(|_| self.profile.is_none()) else { return Ok(()) };
         let mut encoder = Encoder::create(&self.directory, FoldedPath::PLACE, &[])?;
         loop {
             let rows: Vec<FoldedPath> = paths.by_ref().take(FOLDED_ROWS).collect();
             if rows.is_empty() {
-                break;
+                return encoder.commit();
             }
             encoder.row_group(rows.iter(), Vec::new())?;
         }
-        // Those of all members make one, however few calls one of them has.
-        if let Some(overview) = overview.filter(|overview| self.is_member || overview.calls() > Overview::FEW) {
-            overview.write(&self.directory, paths.into_sites().into_iter())?;
-        }
-        encoder.commit()
     }
 
     /// Columns are defined before the first values.
@@ -267,7 +253,6 @@ impl Sink for TraceWriter {
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
         self.manifest = Manifest::recording(header.clone());
         self.begun = true;
-        self.folding.begin(header.begin.monotonic);
         let result = self.publish(false).and_then(|()| self.manifest.write(&self.directory));
         self.began = Instant::now();
         // It may be full already.

@@ -177,7 +177,7 @@ pub struct FoldedPath {
 /// What reports need of single calls to say of a call path what they say of its calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathDetail {
-    /// Where the calls came from, of a path without callers or with a context.
+    /// Where the calls came from, if that is known.
     pub call_site: Option<CallSiteId>,
     /// Which untraced functions led to them, if they did not come from a traced call directly.
     pub context: Option<ContextId>,
@@ -198,7 +198,7 @@ impl FoldedPath {
         self.detail.as_ref().and_then(|detail| detail.context)
     }
 
-    /// Where the calls came from, of a path without callers, if that is known.
+    /// Where the calls came from, if that is known.
     pub fn call_site(&self) -> Option<CallSiteId> {
         self.detail.as_ref().and_then(|detail| detail.call_site)
     }

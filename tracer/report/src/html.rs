@@ -14,7 +14,6 @@ mod peers;
 mod picture;
 mod plan;
 mod rows;
-mod sites;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -28,7 +27,7 @@ use std::path::Path;
 use foldhash::HashMap;
 use rtrace_exporters::{Destination, TraceSet};
 use rtrace_model::{Call, CallCost, EventKind, LocationId, Peaks, Process, RegionId, Timestamp, Totals, escape};
-use rtrace_profile::{ClockSpan, Walk};
+use rtrace_profile::ClockSpan;
 use serde_json::{Value as Json, json};
 
 use self::names::PageNames;
@@ -108,20 +107,9 @@ impl<'a> PageData<'a> {
         let losses = trace.losses()?;
         let span = part.map_or(Ok(ClockSpan::ALL), |part| part.of(trace))?;
         let mut walks = tables::Walks::new(trace, waits, span);
-        let mut picture = Walk::new(Picture::new(span.from.unwrap_or(trace.header().begin.monotonic)));
-        let (shares, picture) = if part.is_some() {
-            let mut readers = walks.readers(true);
-            readers.push(&mut picture);
-            (read(trace, Need::Within(span), &mut readers)?, picture.visitor)
-        } else if let Some(overview) = trace.overview() {
-            walks.know(overview.sites());
-            (read(trace, Need::Paths, &mut walks.readers(true))?, Picture::of(overview))
-        } else {
-            let shares = read(trace, Need::Paths, &mut walks.readers(false))?;
-            read(trace, Need::Calls, &mut [&mut picture, walks.sites()])?;
-            add_slow_calls(trace, &mut picture.visitor)?;
-            (shares, picture.visitor)
-        };
+        let need = if part.is_some() { Need::Within(span) } else { Need::Paths };
+        let shares = read(trace, need, &mut walks.readers())?;
+        let picture = Picture::read(trace, span)?;
         let lost_callers = walks.lost_callers();
         let untimed = untimed::note(&shares, trace, part.is_some())?;
         let tables = walks.into_tables(trace, &losses, span, shares)?;
@@ -337,19 +325,4 @@ impl<'a> PageData<'a> {
         let headers = self.trace.traces().map(rtrace_exporters::Trace::header).take(ROWS / 10);
         headers.flat_map(|header| header.calibration.iter().map(|cost| told(&header.host, cost))).collect()
     }
-}
-
-/// Where calls are folded, those with a record of their own are in no walk: the picture of single calls gets them here.
-fn add_slow_calls(trace: &TraceSet, picture: &mut Picture) -> Result<(), Error> {
-    let folded: HashSet<LocationId> = trace.profile().iter().map(|path| path.location).collect();
-    if folded.is_empty() {
-        return Ok(());
-    }
-    for batch in trace.calls() {
-        batch?
-            .iter()
-            .filter(|call| folded.contains(&call.location))
-            .for_each(|call| picture.add(call, call.depth == 0));
-    }
-    Ok(())
 }

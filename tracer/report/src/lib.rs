@@ -51,6 +51,7 @@ mod measures;
 mod memory;
 mod notes;
 mod overhead;
+mod overview;
 mod part;
 mod peers;
 mod people;
@@ -481,9 +482,6 @@ fn sum_up_rows(
     if let Some(Histogram::Value(name)) = histogram {
         measures.distribution = Some(Distribution::new(name, trace)?);
         need = Need::Values(span.unwrap_or(ClockSpan::ALL));
-    } else if need == Need::Paths && callers.is_some() {
-        // Call paths do not tell all call sites apart.
-        need = Need::Calls;
     }
     if options.memory && histogram.is_none() {
         measures.memory = Some(Memory::new(trace)?);
@@ -561,8 +559,8 @@ fn need(by: &By, span: Option<ClockSpan>) -> Need {
     match (by, span) {
         (By::Value(_), span) => Need::Values(span.unwrap_or(ClockSpan::ALL)),
         (_, Some(span)) => Need::Within(span),
-        // Call paths do not tell all call sites apart, nor single calls.
-        (By::Callsite | By::LibraryPair | By::Marked(_) | By::Peer, None) => Need::Calls,
+        // Call paths do not tell single calls apart.
+        (By::Marked(_) | By::Peer, None) => Need::Calls,
         (_, None) => Need::Paths,
     }
 }

@@ -1,26 +1,22 @@
 //! When the calls of a recording were, how long they took, and which of them are worth showing: what a picture of a
 //! recording needs of single calls, in bounded memory.
 //!
-//! The recorder gathers it while it folds calls ([`folding`](crate::folding)). Readers gather it from the calls of a
-//! trace that does not have it. Both get the same, whatever the order in which calls come.
+//! It is the same, whatever the order in which calls come.
 
 mod activity;
 mod axis;
 mod chosen;
 mod durations;
-mod stored;
 #[cfg(test)]
 mod tests;
 
 use foldhash::HashMap;
 use rtrace_model::{Call, Ending, LocationId, RegionId, Timestamp};
 
-pub use self::activity::{Activity, Slice};
+pub use self::activity::Activity;
 pub use self::axis::Axis;
 use self::chosen::{Chosen, Least};
 pub use self::durations::{DurationCell, Durations};
-pub use self::stored::SiteRow;
-pub(crate) use self::stored::{ActivityRow, DurationsRow, StoredOverview};
 
 /// Most slices of time of the threads' activity, of durations, and of the sample of calls.
 const SLICES: [u32; 3] = [1 << 10, 1 << 8, 1 << 8];
@@ -47,8 +43,6 @@ pub struct Overview {
     functions: Vec<FunctionOverview>,
     function_of: HashMap<RegionId, u32>,
     chosen: Chosen,
-    /// Known where the recorder has gathered it.
-    sites: Vec<SiteRow>,
     /// Of all threads.
     slices: usize,
     /// Of all functions.
@@ -79,7 +73,6 @@ impl Overview {
             functions: Vec::new(),
             function_of: HashMap::default(),
             chosen: Chosen::new(sampled),
-            sites: Vec::new(),
             slices: 0,
             cells: 0,
         }
@@ -87,12 +80,33 @@ impl Overview {
 
     /// Adds a call; `is_outermost` unless its time is part of another one's.
     pub fn add(&mut self, call: &Call, is_outermost: bool) {
-        let (thread, function) = (self.thread(call.location), self.function(call.region));
-        self.add_of(thread, function, call, is_outermost);
+        let (thread, function) = (self.thread(call.location) as usize, self.function(call.region) as usize);
+        self.calls += 1;
+        let end = call.known_until();
+        if end > self.reached {
+            self.reach(end);
+        }
+        let of_thread = &mut self.threads[thread].1;
+        self.slices += of_thread.add_call(&self.activity_axis, call.start);
+        if is_outermost && call.is_timed() {
+            self.slices += of_thread.add_time(&self.activity_axis, call.start, end);
+        }
+        if let Some(duration) = call.duration {
+            let rank = u64::MAX - duration;
+            let of_function = &mut self.functions[function];
+            of_function.slowest.add(rank, call);
+            self.chosen.add_slow(rank, call);
+            if call.ending != Ending::Open {
+                let slice = self.durations_axis.nearest(end);
+                self.cells += of_function.durations.add(slice, duration);
+            }
+        }
+        self.chosen.add_sample(call);
+        self.keep_small();
     }
 
     /// The number of a thread.
-    pub(crate) fn thread(&mut self, location: LocationId) -> u32 {
+    fn thread(&mut self, location: LocationId) -> u32 {
         *self.thread_of.entry(location).or_insert_with(|| {
             self.threads.push((location, Activity::new(&self.activity_axis)));
             (self.threads.len() - 1) as u32
@@ -100,44 +114,13 @@ impl Overview {
     }
 
     /// The number of a function.
-    pub(crate) fn function(&mut self, region: RegionId) -> u32 {
+    fn function(&mut self, region: RegionId) -> u32 {
         *self.function_of.entry(region).or_insert_with(|| {
             let slowest = Least::new(SLOWEST_OF_FUNCTION);
             let durations = Durations::new(&self.durations_axis);
             self.functions.push(FunctionOverview { region, durations, slowest });
             (self.functions.len() - 1) as u32
         })
-    }
-
-    /// Adds a call of a thread and a function, by their numbers.
-    pub(crate) fn add_of(&mut self, thread: u32, function: u32, call: &Call, is_outermost: bool) {
-        self.calls += 1;
-        let end = call.known_until();
-        if end > self.reached {
-            self.reach(end);
-        }
-        let of_thread = &mut self.threads[thread as usize].1;
-        self.slices += of_thread.add_call(&self.activity_axis, call.start);
-        if is_outermost && call.is_timed() {
-            self.slices += of_thread.add_time(&self.activity_axis, call.start, end);
-        }
-        if let Some(duration) = call.duration {
-            let rank = u64::MAX - duration;
-            let of_function = &mut self.functions[function as usize];
-            of_function.slowest.add(rank, call);
-            self.chosen.add_slow(rank, call);
-            if call.ending != Ending::Open {
-                let slice = self.durations_axis.nearest(end);
-                self.cells += of_function.durations.add(slice, duration, 1);
-            }
-        }
-        self.chosen.add_sample(call);
-        self.keep_small();
-    }
-
-    /// Adds time in calls of a thread that are not added as outermost ones.
-    pub(crate) fn add_time(&mut self, thread: u32, time: Activity) {
-        self.slices += self.threads[thread as usize].1.merge(&self.activity_axis, time);
     }
 
     /// The slices of time of activity.
@@ -158,12 +141,6 @@ impl Overview {
     /// The durations over time of each function.
     pub fn functions(&self) -> impl Iterator<Item = (RegionId, &Durations)> {
         self.functions.iter().map(|function| (function.region, &function.durations))
-    }
-
-    /// What the calls of each call path with callers add up to by call site, of an overview that the recorder has
-    /// gathered.
-    pub fn sites(&self) -> &[SiteRow] {
-        &self.sites
     }
 
     /// Calls that were added.
@@ -192,10 +169,10 @@ impl Overview {
 
     /// Widens slices where there are too many.
     fn keep_small(&mut self) {
-        if self.slices > MOST_SLICES && self.activity_axis.can_widen() {
+        if self.slices > MOST_SLICES {
             self.widen_activity();
         }
-        if self.cells > MOST_CELLS && self.durations_axis.can_widen() {
+        if self.cells > MOST_CELLS {
             self.widen_durations();
         }
     }

@@ -5,7 +5,7 @@ mod tests;
 
 use std::sync::mpsc::sync_channel;
 
-use rtrace_exporters::{Folded, TraceSet};
+use rtrace_exporters::TraceSet;
 use rtrace_model::{Batch, Measured, Timestamp, Totals};
 use rtrace_profile::{CallReader, ClockSpan};
 
@@ -42,7 +42,13 @@ pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn CallRea
     folded.paths.iter().for_each(|path| share(path.region, path.location, Totals::of_path(path)));
     let mut values = matches!(need, Need::Values(_)).then(|| trace.value_reader());
     let mut calls = Vec::new();
-    each_batch(trace, &folded, span, |batch| {
+    let batches: Box<dyn Iterator<Item = _> + Send> = match span {
+        ClockSpan::ALL => Box::new(folded.calls().rev()),
+        ClockSpan { from, to } => {
+            Box::new(trace.calls_near(from.unwrap_or_default(), to.unwrap_or(Timestamp(u64::MAX))).rev())
+        }
+    };
+    each_batch(batches, |batch| {
         let mut values = values.as_mut().map_or_else(|| Ok(Vec::new()), |values| values.of(&batch))?.into_iter();
         for (place, &call) in batch.iter().enumerate() {
             let values = values.next().flatten();
@@ -64,25 +70,19 @@ pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn CallRea
     Ok(shares)
 }
 
-/// Takes the batches of the calls that are not folded, the last one first, while the next one is decoded: that takes
-/// about as long as visiting them.
-fn each_batch(
-    trace: &TraceSet,
-    folded: &Folded<'_>,
-    span: ClockSpan,
+/// Takes batches of calls while the next one is decoded: that takes about as long.
+///
+/// # Errors
+/// The calls cannot be read, or `take` fails.
+pub(super) fn each_batch(
+    mut batches: impl Iterator<Item = Result<Batch, rtrace_exporters::Error>> + Send,
     mut take: impl FnMut(Batch) -> Result<(), Error>,
 ) -> Result<(), Error> {
     std::thread::scope(|scope| {
-        let (sender, batches) = sync_channel(AHEAD);
+        let (sender, decoded) = sync_channel(AHEAD);
         // After an error nobody receives.
-        scope.spawn(move || match span {
-            ClockSpan::ALL => folded.calls().rev().try_for_each(|batch| sender.send(batch)),
-            ClockSpan { from, to } => {
-                let near = trace.calls_near(from.unwrap_or_default(), to.unwrap_or(Timestamp(u64::MAX)));
-                near.rev().try_for_each(|batch| sender.send(batch))
-            }
-        });
-        batches.into_iter().try_for_each(|batch| take(batch?))
+        scope.spawn(move || batches.try_for_each(|batch| sender.send(batch)));
+        decoded.into_iter().try_for_each(|batch| take(batch?))
     })
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use rtrace_exporters::{Axis, DurationCell, Overview};
 use rtrace_model::RegionId;
 use serde_json::{Value, json};
+
+use crate::overview::{Axis, DurationCell, Overview};
 
 /// Of all functions together.
 pub(super) fn of_all(overview: &Overview) -> Value {

@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 
 use foldhash::HashMap;
-use rtrace_exporters::{Activity, Overview};
 use rtrace_model::LocationId;
 use serde_json::{Value, json};
+
+use crate::overview::{Activity, Overview};
 
 /// The `most` lanes with most time, and one of all other threads where there are some; with the place on the page of
 /// each thread's lane. Times are in thousandths of a slice.

@@ -1,10 +1,17 @@
 //! What a page shows of calls beside the tables that `rtrace report` has: when, how long, and on which thread.
 
-use rtrace_exporters::Overview;
-use rtrace_model::{Call, Timestamp};
-use rtrace_profile::{Caller, Visited, Visitor};
+use std::collections::HashSet;
 
-/// Gathers it from the calls of a trace whose recorder has not.
+use foldhash::HashMap;
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Call, LocationId, Timestamp};
+use rtrace_profile::ClockSpan;
+
+use crate::Error;
+use crate::overview::Overview;
+use crate::reading::each_batch;
+
+/// Gathers it from the calls of a trace.
 pub(super) struct Picture {
     overview: Overview,
     /// All calls; absent where they are too many to be on a page.
@@ -12,18 +19,42 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// From that time on.
-    pub(super) fn new(begin: Timestamp) -> Picture {
-        Picture { overview: Overview::new(begin), all: Some(Vec::new()) }
-    }
-
-    /// That of an overview, which is of many calls.
-    pub(super) fn of(overview: Overview) -> Picture {
-        Picture { overview, all: None }
+    /// That of the calls which ended within that time. Read from the last one, callers come before their callees.
+    ///
+    /// # Errors
+    /// The calls cannot be read.
+    pub(super) fn read(trace: &TraceSet, span: ClockSpan) -> Result<Picture, Error> {
+        let begin = span.from.unwrap_or(trace.header().begin.monotonic);
+        let mut picture = Picture { overview: Overview::new(begin), all: Some(Vec::new()) };
+        // Of aggregated recordings, the callers of a call may have no record.
+        let aggregated: HashSet<LocationId> = trace.profile().iter().map(|path| path.location).collect();
+        // Calls without a time that counts, in no call with one: when they began.
+        let mut outside: HashMap<(LocationId, u64), Timestamp> = HashMap::default();
+        let (from, to) = (span.from.unwrap_or_default(), span.to.unwrap_or(Timestamp(u64::MAX)));
+        each_batch(trace.calls_near(from, to).rev(), |batch| {
+            for call in batch.iter() {
+                let is_outermost = match aggregated.contains(&call.location) {
+                    true => call.depth == 0,
+                    false => call.parent == 0 || outside.contains_key(&(call.location, call.parent)),
+                };
+                let counts = span.counts(call);
+                if is_outermost && !(counts && call.is_timed()) {
+                    outside.insert((call.location, call.id), call.start);
+                }
+                if counts {
+                    picture.add(call, is_outermost);
+                }
+            }
+            // What began later encloses nothing that is still to come.
+            let earliest = batch.iter().map(Call::known_until).min().unwrap_or_default();
+            outside.retain(|_, start| *start <= earliest);
+            Ok(())
+        })?;
+        Ok(picture)
     }
 
     /// Adds a call; `is_outermost` unless its time is part of another one's.
-    pub(super) fn add(&mut self, call: &Call, is_outermost: bool) {
+    fn add(&mut self, call: &Call, is_outermost: bool) {
         self.overview.add(call, is_outermost);
         self.all = self.all.take().filter(|all| (all.len() as u64) < Overview::FEW);
         if let Some(all) = &mut self.all {
@@ -44,15 +75,5 @@ impl Picture {
             return (all, true);
         }
         (self.overview.chosen(divisor), false)
-    }
-}
-
-impl Visitor for Picture {
-    type Mark = ();
-
-    fn visit(&mut self, calls: Visited<'_>, caller: Caller<'_, ()>) {
-        if let Visited::One(measured) = calls {
-            self.add(&measured.call, caller.timed().next().is_none());
-        }
     }
 }

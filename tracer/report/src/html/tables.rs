@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use rtrace_exporters::{SiteRow, TraceSet};
+use rtrace_exporters::TraceSet;
 use rtrace_model::{Loss, RegionId};
 use rtrace_profile::{CallReader, ClockSpan, Walk};
 use serde_json::{Value as Json, json};
@@ -10,7 +10,6 @@ use serde_json::{Value as Json, json};
 use super::edges::Edges;
 use super::names::PageNames;
 use super::rows;
-use super::sites::SiteTable;
 use crate::chains::ChainDepth;
 use crate::efficiency::Balance;
 use crate::grouping::Grouping;
@@ -35,7 +34,7 @@ pub(super) struct Walks<'a> {
     processes: Walk<Measures<'a, Groups<'a>>>,
     tree: Walk<Measures<'a, Tree<'a>>>,
     callers: Walk<Edges<'a>>,
-    sites: Walk<SiteTable<'a>>,
+    sites: Walk<Edges<'a>>,
     waiting: Walk<WaitingSums>,
 }
 
@@ -48,7 +47,7 @@ pub(super) struct Tables<'a> {
     pub(super) processes: Table,
     pub(super) tree: Tree<'a>,
     pub(super) callers: Edges<'a>,
-    pub(super) sites: SiteTable<'a>,
+    pub(super) sites: Edges<'a>,
     pub(super) shares: Shares,
     /// Exclusive time of all functions without tracing, in nanoseconds.
     pub(super) total: u64,
@@ -72,40 +71,27 @@ impl<'a> Walks<'a> {
             processes: Walk::new(groups(By::Process).uncounted()),
             tree: Walk::new(Measures::new(Tree::of(trace), trace, span.from).uncounted()),
             callers: Walk::new(Edges::new(ChainDepth::Caller, trace)),
-            sites: Walk::new(SiteTable::new(trace)),
+            sites: Walk::new(Edges::new(ChainDepth::Site, trace)),
             waiting: Walk::new(if span == ClockSpan::ALL { waiting } else { waiting.of_part() }),
         }
     }
 
-    /// Makes the call sites of call paths known.
-    pub(super) fn know(&mut self, sites: &[SiteRow]) {
-        self.sites.visitor.know(sites);
-    }
-
-    /// What reads sums by call path, with or without what needs the call sites of these, or calls one by one.
-    pub(super) fn readers(&mut self, with_sites: bool) -> Vec<&mut dyn CallReader> {
-        let mut readers: Vec<&mut dyn CallReader> = vec![
+    /// What reads sums by call path, or calls one by one.
+    pub(super) fn readers(&mut self) -> Vec<&mut dyn CallReader> {
+        vec![
             &mut self.functions,
             &mut self.threads,
             &mut self.processes,
             &mut self.tree,
             &mut self.callers,
             &mut self.waiting,
-        ];
-        if with_sites {
-            readers.push(&mut self.sites);
-        }
-        readers
+            &mut self.sites,
+        ]
     }
 
     /// Calls whose callers are not on record.
     pub(super) fn lost_callers(&self) -> u64 {
         self.functions.lost_callers
-    }
-
-    /// What reads calls one by one, unless their call sites are known.
-    pub(super) fn sites(&mut self) -> &mut Walk<SiteTable<'a>> {
-        &mut self.sites
     }
 
     pub(super) fn into_tables(

@@ -42,7 +42,7 @@ impl Activity {
         &self.slices
     }
 
-    pub(crate) fn slices(&self) -> usize {
+    pub(super) fn slices(&self) -> usize {
         self.slices.len()
     }
 
@@ -54,7 +54,7 @@ impl Activity {
     }
 
     /// Adds the time of a call that no other call's time contains; returns how many slices more there are.
-    pub(crate) fn add_time(&mut self, axis: &Axis, start: Timestamp, end: Timestamp) -> usize {
+    pub(super) fn add_time(&mut self, axis: &Axis, start: Timestamp, end: Timestamp) -> usize {
         if start >= end {
             return 0;
         }
@@ -73,22 +73,8 @@ impl Activity {
         self.slices.len() - before
     }
 
-    pub(super) fn add(&mut self, of: Slice) {
-        let slice = self.slice(of.number);
-        slice.calls = slice.calls.saturating_add(of.calls);
-        slice.add_busy(of.busy);
-    }
-
-    /// Adds what was gathered elsewhere; returns how many slices more there are.
-    pub(crate) fn merge(&mut self, axis: &Axis, mut other: Activity) -> usize {
-        let before = self.slices.len();
-        other.fit(axis);
-        other.slices.into_iter().for_each(|slice| self.add(slice));
-        self.slices.len() - before
-    }
-
     /// Makes slices as wide as those of the axis, which only become wider. It must be as wide when something is added.
-    pub(crate) fn fit(&mut self, axis: &Axis) {
+    pub(super) fn fit(&mut self, axis: &Axis) {
         let narrower = axis.scale() - self.scale;
         if narrower == 0 {
             return;

@@ -47,15 +47,6 @@ impl Axis {
         self.slice(time).unwrap_or(self.slices - 1)
     }
 
-    /// When a slice begins.
-    pub(super) fn time(&self, slice: u32) -> Timestamp {
-        Timestamp(self.begin.0.saturating_add(u64::from(slice) << self.scale))
-    }
-
-    pub(super) fn can_widen(&self) -> bool {
-        self.scale < u64::BITS - 1
-    }
-
     /// Makes two slices one.
     pub(super) fn widen(&mut self) {
         self.scale = (self.scale + 1).min(u64::BITS - 1);

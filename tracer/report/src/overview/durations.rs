@@ -32,14 +32,14 @@ impl Durations {
         Durations { scale: axis.scale(), ..Durations::default() }
     }
 
-    /// Adds calls that ended in a slice and were timed; returns how many cells more there are.
-    pub(super) fn add(&mut self, slice: u32, duration: u64, calls: u32) -> usize {
+    /// Adds a call that ended in a slice and was timed; returns how many cells more there are.
+    pub(super) fn add(&mut self, slice: u32, duration: u64) -> usize {
         let step = step(duration);
         let own = step.wrapping_sub(self.first);
         if own < self.steps
             && let Some(cell) = self.cells.get_mut(slice as usize * self.steps + own)
         {
-            *cell = cell.saturating_add(calls);
+            *cell = cell.saturating_add(1);
             return 0;
         }
         let before = self.cells.len();
@@ -51,7 +51,7 @@ impl Durations {
             self.cells.resize(slices * self.steps, 0);
         }
         let cell = &mut self.cells[(slices - 1) * self.steps + step - self.first];
-        *cell = cell.saturating_add(calls);
+        *cell = cell.saturating_add(1);
         self.cells.len() - before
     }
 
@@ -107,14 +107,6 @@ fn step(duration: u64) -> usize {
     (2 * bits + usize::from(upper_half)).min(STEPS - 1)
 }
 
-/// The least duration of a step.
-pub(super) fn least(step: u32) -> u64 {
-    match step / 2 {
-        0 => 0,
-        bits => (1 << (bits - 1)) | (u64::from(step % 2) << (bits - 1)) >> 1,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rtrace_model::Timestamp;
@@ -126,9 +118,6 @@ mod tests {
         let steps: Vec<usize> = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15].map(step).into();
         assert_eq!(steps, [0, 2, 4, 5, 6, 6, 7, 7, 8, 8, 9, 9]);
         assert_eq!(step(u64::MAX), STEPS - 1);
-        for duration in (0..63).map(|bits| 1 << bits).chain([0, 3, 6, 12, 3 << 40]) {
-            assert_eq!(least(step(duration) as u32), duration);
-        }
     }
 
     #[test]
@@ -142,7 +131,7 @@ mod tests {
             }
             durations.fit(&axis);
             room = durations.room();
-            room += durations.add(axis.nearest(Timestamp(end)), duration, 1);
+            room += durations.add(axis.nearest(Timestamp(end)), duration);
         }
         assert_eq!(room, durations.room());
         let told: Vec<(u32, u32, u32)> = durations.told().map(|cell| (cell.slice, cell.step, cell.calls)).collect();

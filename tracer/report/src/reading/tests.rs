@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
-use rtrace_exporters::{Destination, Overview, TraceSet};
+use rtrace_exporters::{Destination, TraceSet};
 use rtrace_model::{
     Base, Batch, Call, CallCost, CallSite, CallSiteId, ClockAnchor, Definition, Ending, ExitPolicy, FoldedPath, Header,
     Loss, LossReason, Metric, MetricId, PathProfile, Reading, RegionId, Scope, Sink, Span, Summary, Timestamp,
@@ -216,20 +216,14 @@ fn a_page_of_many_calls_is_the_same_whether_it_reads_them_or_not() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("trace");
     store(&directory, &many());
-    let trace = TraceSet::open(&directory).unwrap();
-    assert!(trace.overview().unwrap().sites().len() > 20);
-    let of_overview = page(&directory);
-    fs::rename(directory.join("overview"), folder.path().join("overview")).unwrap();
-    let of_calls = page(&directory);
-    assert_same(&of_overview, &of_calls);
+    assert!(is_folded(&directory));
+    let of_sums = page(&directory);
     fs::remove_file(directory.join("folded.parquet")).unwrap();
-    assert_same(&of_calls, &page(&directory));
-    fs::rename(folder.path().join("overview"), directory.join("overview")).unwrap();
-    assert_same(&of_calls, &page(&directory));
+    assert_same(&of_sums, &page(&directory));
 }
 
 #[test]
-fn a_page_says_what_it_does_not_know_of_calls_within_others() {
+fn a_page_knows_which_calls_are_within_others_from_the_same_place() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("trace");
     let mut calls = many();
@@ -241,27 +235,9 @@ fn a_page_says_what_it_does_not_know_of_calls_within_others() {
     let rows = data["sites"]["rows"].as_array().unwrap();
     let calls: u64 = rows.iter().map(|row| row[2].as_u64().unwrap()).sum();
     assert_eq!(calls, 30_000);
-    assert!(rows.iter().any(|row| row[4].is_null() && row[5].is_u64()));
-}
-
-/// Several recordings have one overview: each call is in it once.
-#[test]
-fn overviews_of_several_traces_are_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let directory = folder.path().join("job");
-    fs::create_dir(&directory).unwrap();
-    for name in ["rank-0", "rank-1"] {
-        store(&directory.join(name), &many());
-    }
-    let overview = TraceSet::open(&directory).unwrap().overview().unwrap();
-    assert_eq!(overview.calls(), 60_000);
-    assert_eq!(overview.threads().filter(|(_, activity)| !activity.told().is_empty()).count(), 4);
-    let of_one = TraceSet::open(&directory.join("rank-0")).unwrap().overview().unwrap();
-    let busy = |overview: &Overview| -> u64 {
-        overview.threads().flat_map(|(_, activity)| activity.told()).map(|slice| slice.busy).sum()
-    };
-    assert_eq!(busy(&overview), 2 * busy(&of_one));
-    assert!(!page(&directory).is_empty());
+    assert!(rows.iter().all(|row| row[4].is_null() == row[5].is_null()));
+    fs::remove_file(directory.join("folded.parquet")).unwrap();
+    assert_same(&page, &self::page(&directory));
 }
 
 fn is_folded(directory: &Path) -> bool {
@@ -310,7 +286,7 @@ fn sums_are_read_where_they_are_of_the_calls() {
     assert!(!first(By::Function));
     fs::copy(other.join("folded.parquet"), directory.join("folded.parquet")).unwrap();
     assert!(first(By::Function), "the sums were not read");
-    assert!(!first(By::Callsite), "sums do not know call sites");
+    assert!(first(By::Callsite), "the sums were not read");
     let more = folder.path().join("more");
     store(&more, &script("thread 1\n c 0 100\n c 110 120\n c 200 300\n c 400 500"));
     fs::copy(more.join("folded.parquet"), directory.join("folded.parquet")).unwrap();
