@@ -5,7 +5,6 @@
 //! traced process, the least of a few times in a row. What a goal asks for and is not reached is said so.
 
 mod budget;
-mod corrected;
 mod figures;
 mod library;
 mod mkl;
@@ -29,7 +28,7 @@ use self::tracer::{BenchSelection, Tools};
 use crate::{files, packages, process};
 
 /// What can be measured alone, by name.
-pub const PARTS: [&str; 8] = ["loop", "counters", "values", "libraries", "programs", "many", "budget", "corrected"];
+pub const PARTS: [&str; 7] = ["loop", "counters", "values", "libraries", "programs", "many", "budget"];
 
 /// A line of the table.
 struct BenchLine {
@@ -70,8 +69,7 @@ pub fn run(rounds: u32, parts: &[String]) -> Result<()> {
             "libraries" => bench.libraries()?,
             "programs" => bench.programs()?,
             "many" => bench.many_functions()?,
-            "budget" => bench.budget()?,
-            _ => bench.corrected()?,
+            _ => bench.budget()?,
         });
     }
     let page = page(&lines, rounds)?;
