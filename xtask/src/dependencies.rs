@@ -95,42 +95,13 @@ fn numbers(version: &str) -> [u32; 3] {
     std::array::from_fn(|_| parts.next().unwrap_or(0))
 }
 
-/// Whether a licence expression (SPDX; older packages write `/` for `OR`) leaves us a choice that is allowed.
+/// Whether a licence expression (SPDX; older packages write `/` for `OR`) leaves us a choice that is allowed. `OR` binds as if
+/// it were in parentheses, which only refuses more. A licence with an exception is judged without: that only allows more.
 fn is_allowed(expression: &str) -> bool {
-    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
-    let mut words = spaced.split_whitespace().peekable();
-    any_of(&mut words) && words.next().is_none()
-}
-
-type LicenceWords<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
-
-fn any_of(words: &mut LicenceWords<'_>) -> bool {
-    let mut allowed = all_of(words);
-    while words.next_if_eq(&"OR").is_some() {
-        allowed |= all_of(words);
-    }
-    allowed
-}
-
-fn all_of(words: &mut LicenceWords<'_>) -> bool {
-    let mut allowed = one(words);
-    while words.next_if_eq(&"AND").is_some() {
-        allowed &= one(words);
-    }
-    allowed
-}
-
-/// A licence, or an expression in parentheses. One with an exception is judged without: it only allows more.
-fn one(words: &mut LicenceWords<'_>) -> bool {
-    let allowed = match words.next() {
-        Some("(") => any_of(words) & words.next_if_eq(&")").is_some(),
-        Some(licence) => ALLOWED.contains(&licence),
-        None => false,
-    };
-    if words.next_if_eq(&"WITH").is_some() {
-        words.next();
-    }
-    allowed
+    let is_balanced = expression.matches('(').count() == expression.matches(')').count();
+    let plain = expression.replace('/', " OR ").replace(['(', ')'], "");
+    let is_licence = |licence: &str| ALLOWED.contains(&licence.split(" WITH ").next().unwrap_or_default().trim());
+    is_balanced && plain.split(" AND ").all(|part| part.split(" OR ").any(is_licence))
 }
 
 #[cfg(test)]
