@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rtrace_model::{
     Batch, Call, CallSite, CallSiteId, Context, CpuSamples, Estimate, Event, EventKind, FoldedPath, Header, Library,
-    LibraryId, Location, LocationId, Loss, Metric, Missed, PathProfile, Process, Reading, Region, RegionId, Sample,
-    Summary, Timestamp, Untimed, ValueBatch, ValueColumn, words,
+    LibraryId, Location, LocationId, Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary,
+    Timestamp, Untimed, ValueBatch, ValueColumn, words,
 };
 
 use crate::file::{self, Decoder};
@@ -95,7 +95,7 @@ impl Trace {
     /// # Errors
     /// There is no trace, its schema is another, a file is missing or cannot be read.
     pub fn open(path: &Path) -> Result<Trace, Error> {
-        let mut manifest = Manifest::read(path)?;
+        let manifest = Manifest::read(path)?;
         let mut warnings: Vec<Warning> = manifest.failure.iter().map(|failure| Warning(failure.to_string())).collect();
         let skipped = match manifest.status {
             manifest::StoredStatus::Recording => Some(&mut warnings),
@@ -104,19 +104,13 @@ impl Trace {
         let mut segments = SegmentFinder { directory: path, skipped };
         let calls = segments.row_groups::<Call>()?;
         let events = segments.row_groups::<Event>()?;
-        // Traces of earlier versions have neither samples nor metrics.
-        let has_metrics = path.join(Metric::PLACE).exists();
-        let samples = if has_metrics { segments.row_groups::<Sample>()? } else { Vec::new() };
-        let mut metrics = if has_metrics { read_table::<Metric>(path)? } else { Vec::new() };
+        let samples = segments.row_groups::<Sample>()?;
+        let mut metrics: Vec<Metric> = read_table(path)?;
         metrics.sort_by_key(|metric| metric.id);
         let regions: Vec<Region> = read_table(path)?;
         let value_columns: Vec<ValueColumn> = read_optional_table(path)?;
         let values = segments.values(&regions, &value_columns)?;
         let estimates: Vec<Estimate> = read_optional_table(path)?;
-        if let Some(summary) = manifest.summary.as_mut().filter(|_| !estimates.is_empty()) {
-            // Older traces say it in other words.
-            summary.missed.get_or_insert_with(|| Missed::of(estimates.iter().copied()));
-        }
         let mut trace = Trace {
             directory: path.to_owned(),
             manifest,
@@ -224,7 +218,7 @@ impl Trace {
         &self.metrics
     }
 
-    /// The call sites, by id. Empty in older traces.
+    /// The call sites, by id.
     pub fn call_sites(&self) -> &[CallSite] {
         &self.call_sites
     }
@@ -323,8 +317,8 @@ impl Trace {
     }
 
     /// The calls on record folded by call path, by location, callers before their callees. `None` where the recorder
-    /// has not written them: the recording goes on or was killed, calls that made others were lost, there were too many
-    /// paths, or the trace is older; and where they are not what is in `calls/`, as another program has changed that.
+    /// has not written them: the recording goes on or was killed, calls that made others were lost, or there were too many
+    /// paths; and where they are not what is in `calls/`, as another program has changed that.
     pub fn folded(&self) -> Option<Vec<FoldedPath>> {
         let path = self.directory.join(FoldedPath::PLACE);
         if self.manifest.status != manifest::StoredStatus::Finished || !self.profile.is_empty() || !path.exists() {

@@ -204,7 +204,7 @@ impl TraceSet {
         self.parts[place].regions.iter().map(|(&own, &id)| (own, id))
     }
 
-    /// All call sites, by id. Empty in older traces.
+    /// All call sites, by id.
     pub fn call_sites(&self) -> &[CallSite] {
         &self.definitions.call_sites
     }

@@ -19,7 +19,6 @@ pub struct CallCost {
     /// Whether the kernel executes the instruction at the entry in a single step.
     pub single_stepped: bool,
     /// Whether the programs of rtrace do it in the kernel's place.
-    #[serde(default)]
     pub written: bool,
     /// How the exit is seen.
     pub exit: ExitPolicy,

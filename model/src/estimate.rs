@@ -14,8 +14,6 @@ words! {
     Level {
         /// As without a budget.
         Full = "full",
-        /// They are only counted, exactly: in older traces.
-        Count = "count",
         /// No probe is in place but for short windows, from which their number is estimated.
         Off = "off",
     }

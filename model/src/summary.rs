@@ -104,7 +104,6 @@ pub struct ReturnSites {
     /// Of the hits, those whose instruction the kernel single-stepped.
     pub single_stepped: u64,
     /// Nanoseconds that threads have waited for probes: at return addresses that they were the first to meet, and in children.
-    #[serde(default)]
     pub waited: u64,
 }
 
@@ -114,7 +113,6 @@ pub struct Summary {
     /// Calls recorded, of any ending.
     pub calls: u64,
     /// Of these, calls that are in the profile alone: they have no record of their own.
-    #[serde(default)]
     pub folded: u64,
     /// Of these, calls that were still running.
     pub open: u64,
@@ -123,16 +121,12 @@ pub struct Summary {
     /// Of these, calls that were not timed, as their return was not observed.
     pub unseen: u64,
     /// Why these were not timed, by reason and region.
-    #[serde(default)]
     pub untimed: Vec<Untimed>,
     /// Beside all these, calls that were only counted, because of the budget.
-    #[serde(default)]
     pub counted: u64,
     /// Beside all these, calls that were not seen because of the budget; `None` where it left none out.
-    #[serde(default)]
     pub missed: Option<Missed>,
     /// Beside all these, calls outside of the functions within which calls were to be recorded.
-    #[serde(default)]
     pub outside: u64,
     /// Locations with calls.
     pub locations: u64,
@@ -141,24 +135,18 @@ pub struct Summary {
     /// Functions left out.
     pub refused: u64,
     /// Libraries that ran for a time without their probes: calls may be missing.
-    #[serde(default)]
     pub blind_windows: u64,
     /// Probes that processes had overwritten, or code in front of them: calls may be missing, or their returns.
-    #[serde(default)]
     pub overwritten: u64,
     /// Programs of which nothing was recorded, as who recorded could not ptrace them: calls may be missing.
-    #[serde(default)]
     pub withheld: u64,
     /// Processes that traced ones have made, and that were not traced.
-    #[serde(default)]
     pub untraced_children: u64,
     /// Whether these are missing: nobody has asked for a recording without them.
-    #[serde(default)]
     pub lacks_children: bool,
     /// What is missing, by reason and region.
     pub losses: Vec<Loss>,
     /// What became of the probes at return addresses.
-    #[serde(default)]
     pub return_sites: ReturnSites,
     /// Clocks at the end.
     pub end: ClockAnchor,

@@ -121,13 +121,13 @@ cells! {
     u32: cells => column::int32(cells.copied()), columns, name => columns.int32(name);
     u64: cells => column::int64(cells.copied()), columns, name => columns.int64(name);
     f64: cells => Arc::new(Float64Array::from_iter_values(cells.copied())), columns, name => columns.float64(name);
-    bool: cells => column::boolean(cells.copied()), columns, name => columns.added_boolean(name);
+    bool: cells => column::boolean(cells.copied()), columns, name => columns.booleans(name);
     String: cells => column::text(cells.map(String::as_str)),
         columns, name => Ok(columns.text(name)?.into_iter().map(str::to_owned).collect());
     Vec<String>: cells => column::texts(cells.map(Vec::as_slice)), columns, name => columns.texts(name);
     Timestamp: cells => column::int64(cells.map(|time| time.0)),
         columns, name => Ok(columns.int64(name)?.into_iter().map(Timestamp).collect());
-    Vec<u64>: cells => column::lists(cells.map(Vec::as_slice)), columns, name => columns.added_numbers(name);
+    Vec<u64>: cells => column::lists(cells.map(Vec::as_slice)), columns, name => columns.numbers(name);
     Vec<CallSiteId>: cells => column::ids(cells.map(|sites| sites.iter().map(|site| site.0))),
         columns, name => Ok(columns.ids(name)?.into_iter().map(|ids| ids.into_iter().map(CallSiteId).collect()).collect());
     // The buckets up to the last one that is not empty.
@@ -188,17 +188,17 @@ macro_rules! ids {
 ids! { LibraryId RegionId LocationId MetricId CallSiteId ContextId PathId }
 
 nullable_cells! {
-    u32: cells => column::optional_int32(cells.copied()), columns, name => columns.added_int32(name);
-    u64: cells => column::optional_int64(cells.copied()), columns, name => columns.added_int64(name);
+    u32: cells => column::optional_int32(cells.copied()), columns, name => columns.optional_int32(name);
+    u64: cells => column::optional_int64(cells.copied()), columns, name => columns.optional_int64(name);
     CallSiteId: cells => column::optional_int32(cells.map(|id| id.map(|id| id.0))),
-        columns, name => Ok(columns.added_int32(name)?.into_iter().map(|id| id.map(CallSiteId)).collect());
+        columns, name => Ok(columns.optional_int32(name)?.into_iter().map(|id| id.map(CallSiteId)).collect());
     ContextId: cells => column::optional_int32(cells.map(|id| id.map(|id| id.0))),
-        columns, name => Ok(columns.added_int32(name)?.into_iter().map(|id| id.map(ContextId)).collect());
+        columns, name => Ok(columns.optional_int32(name)?.into_iter().map(|id| id.map(ContextId)).collect());
     i32: cells => Arc::new(Int32Array::from_iter(cells.copied())), columns, name => columns.optional_int32(name);
     Timestamp: cells => column::optional_int64(cells.map(|time| time.map(|time| time.0))),
         columns, name => Ok(columns.optional_int64(name)?.into_iter().map(|time| time.map(Timestamp)).collect());
     String: cells => Arc::new(StringArray::from_iter(cells.map(Option::as_deref))),
-        columns, name => Ok(columns.added_text(name)?.into_iter().map(|text| text.map(str::to_owned)).collect());
+        columns, name => Ok(columns.optional_text(name)?.into_iter().map(|text| text.map(str::to_owned)).collect());
     FunctionEvent: cells => Arc::new(StringArray::from_iter(cells.map(|event| event.map(FunctionEvent::name)))),
-        columns, name => Ok(columns.added_text(name)?.into_iter().map(|text| FunctionEvent::from_name(text?)).collect());
+        columns, name => Ok(columns.optional_text(name)?.into_iter().map(|text| FunctionEvent::from_name(text?)).collect());
 }

@@ -127,11 +127,6 @@ impl<'a> Columns<'a> {
         self.0.column_by_name(name).ok_or_else(|| ColumnError::Missing(name.to_owned()))
     }
 
-    /// Refuses files without these columns, where a null says more than that a column came later.
-    pub(crate) fn require(&self, names: &[&str]) -> Result<(), ColumnError> {
-        names.iter().try_for_each(|name| self.column(name).map(|_| ()))
-    }
-
     pub(super) fn type_error(&self, name: &str, array: &dyn Array) -> ColumnError {
         ColumnError::Type { column: name.to_owned(), found: array.data_type().to_string() }
     }
@@ -224,19 +219,9 @@ impl<'a> Columns<'a> {
         Ok(signed.into_iter().map(i64::cast_unsigned).collect())
     }
 
-    /// A column that the first traces of this version do not have: there it is null.
-    pub(crate) fn added_int64(&self, name: &str) -> Result<Vec<Option<u64>>, ColumnError> {
-        if self.0.column_by_name(name).is_some() { self.optional_int64(name) } else { Ok(vec![None; self.rows()]) }
-    }
-
-    /// The same of 32 bits.
-    pub(crate) fn added_int32(&self, name: &str) -> Result<Vec<Option<u32>>, ColumnError> {
-        if self.0.column_by_name(name).is_some() { self.optional_int32(name) } else { Ok(vec![None; self.rows()]) }
-    }
-
-    /// A column that the first traces of this version do not have: there it is false.
-    pub(crate) fn added_boolean(&self, name: &str) -> Result<Vec<bool>, ColumnError> {
-        let Some(array) = self.0.column_by_name(name) else { return Ok(vec![false; self.rows()]) };
+    /// A column of truth values.
+    pub(crate) fn booleans(&self, name: &str) -> Result<Vec<bool>, ColumnError> {
+        let array = self.column(name)?;
         let values = array.as_boolean_opt().ok_or_else(|| self.type_error(name, array))?;
         required(name, values.iter().collect())
     }
@@ -275,11 +260,6 @@ impl<'a> Columns<'a> {
         Ok((0..lists.len()).map(|row| lists.value(row)).collect())
     }
 
-    /// A column of texts that the first traces of this version do not have: there, none.
-    pub(crate) fn added_text(&self, name: &str) -> Result<Vec<Option<&'a str>>, ColumnError> {
-        if self.0.column_by_name(name).is_some() { self.optional_text(name) } else { Ok(vec![None; self.0.num_rows()]) }
-    }
-
     /// A column of lists of 64-bit integers.
     pub(crate) fn numbers(&self, name: &str) -> Result<Vec<Vec<u64>>, ColumnError> {
         let numbers = |list: ArrayRef| {
@@ -287,11 +267,6 @@ impl<'a> Columns<'a> {
             Ok(numbers.iter().flatten().map(|number| u64::try_from(number).unwrap_or(0)).collect())
         };
         self.lists(name)?.into_iter().map(numbers).collect()
-    }
-
-    /// The same that the first traces of this version do not have: there the lists are empty.
-    pub(crate) fn added_numbers(&self, name: &str) -> Result<Vec<Vec<u64>>, ColumnError> {
-        if self.0.column_by_name(name).is_some() { self.numbers(name) } else { Ok(vec![Vec::new(); self.rows()]) }
     }
 
     /// A column of lists of ids. One that is none is one that nothing is known of.

@@ -32,8 +32,7 @@ fn counts(path: &PathProfile, of: fn(&Count) -> u64) -> Vec<u64> {
 }
 
 fn complete(columns: &Columns<'_>, mut paths: Vec<PathProfile>) -> Result<Vec<PathProfile>, ColumnError> {
-    columns.require(&["inclusive_ns", "exclusive_ns", "min_ns", "max_ns"])?;
-    for (path, exclusive) in paths.iter_mut().zip(columns.added_numbers("counts_exclusive")?) {
+    for (path, exclusive) in paths.iter_mut().zip(columns.numbers("counts_exclusive")?) {
         path.counts.truncate(exclusive.len());
         path.counts.iter_mut().zip(exclusive).for_each(|(count, exclusive)| count.exclusive = exclusive);
     }

@@ -341,7 +341,7 @@ impl<'a> Governor<'a> {
     fn observed(&self, id: RegionId, region: &Governed, rates: &HashMap<RegionId, f64>) -> Observed {
         let calls = match region.level {
             Level::Off => rates.get(&id).copied().unwrap_or(f64::INFINITY),
-            Level::Full | Level::Count => region.rate,
+            Level::Full => region.rate,
         };
         // Where its old probe is not gone yet, it would have two.
         let can_change = region.level == Level::Full || (self.closing.is_done() && !self.is_closing(id));
