@@ -74,8 +74,6 @@ pub struct Exported {
 
 /// Writes the calls of `trace` that `selection` keeps to `destination`.
 ///
-/// `progress` is told now and then which part of the work is done, from 0 to 1.
-///
 /// # Errors
 /// The trace cannot be read, the output not be written, or it is there already. What was written
 /// to a file is gone then; what went into a stream is not.
@@ -84,9 +82,8 @@ pub fn export(
     format: &ExportFormat,
     selection: &Selection,
     destination: &Destination,
-    progress: &dyn Fn(f64),
 ) -> Result<Exported, ExportError> {
-    let source = Excerpt::new(trace, selection, progress);
+    let source = Excerpt::new(trace, selection);
     match format.form {
         Form::File(write) => destination.file(|output| write(&source, output))?,
         Form::Directory { marker, write } => destination.directory(format.name, marker, |path| write(&source, path))?,

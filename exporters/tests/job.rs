@@ -66,7 +66,7 @@ fn messages_of_many_ranks_take_bounded_memory() {
     assert_eq!(awaited, messages, "each rank waits for messages and for a sum in each round");
     let format = FORMATS.iter().find(|format| format.name == "otf2").unwrap();
     let destination = Destination::Path { path: folder.path().join("archive"), force: false, owner: None };
-    measure("otf2", &mut || export(&set, format, &Selection::default(), &destination, &|_| {}).unwrap().calls);
+    measure("otf2", &mut || export(&set, format, &Selection::default(), &destination).unwrap().calls);
 }
 
 fn highest_memory() -> u64 {

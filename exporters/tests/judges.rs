@@ -31,7 +31,7 @@ fn other_readers_find_every_call() {
     std::fs::create_dir(&exports).unwrap();
     for format in FORMATS {
         let destination = Destination::Path { path: exports.join(format.name), force: false, owner: None };
-        let exported = export(&trace, format, &Selection::default(), &destination, &|_| {}).unwrap();
+        let exported = export(&trace, format, &Selection::default(), &destination).unwrap();
         assert_eq!((exported.lost_callers, exported.moved), (0, 0), "{}", format.name);
     }
     let output =
@@ -73,7 +73,7 @@ fn ranks_are_location_groups_of_an_archive() {
     let path = folder.path().join("job.otf2");
     let destination = Destination::Path { path: path.clone(), force: false, owner: None };
     let otf2 = FORMATS.iter().find(|format| format.name == "otf2").unwrap();
-    export(&TraceSet::open(&job).unwrap(), otf2, &Selection::default(), &destination, &|_| {}).unwrap();
+    export(&TraceSet::open(&job).unwrap(), otf2, &Selection::default(), &destination).unwrap();
     let Ok(output) = Command::new("otf2-print").arg("-G").arg(path.join("traces.otf2")).output() else {
         println!("skipped: `otf2-print` is missing; `apt install otf2-tools`");
         return;

@@ -31,7 +31,7 @@ fn every_export_has_bounded_memory() {
         fs::write("/proc/self/clear_refs", "5").unwrap();
         let begun = Instant::now();
         let destination = Destination::Path { path: path.clone(), force: false, owner: None };
-        let exported = export(&trace, format, &Selection::default(), &destination, &|_| {}).unwrap();
+        let exported = export(&trace, format, &Selection::default(), &destination).unwrap();
         let (time, memory) = (begun.elapsed(), highest_memory());
         println!("{:16} {time:8.1?} {:4} MiB, {} calls", format.name, memory >> 10, exported.calls);
         assert!(memory < LIMIT, "{}: {memory} KiB", format.name);

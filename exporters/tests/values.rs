@@ -201,7 +201,7 @@ fn remarks(folder: &Path, is_finished: bool) -> serde_json::Value {
     let format = FORMATS.iter().find(|format| format.name == "jsonl").unwrap();
     let output = folder.join("out");
     let destination = Destination::Path { path: output.clone(), force: false, owner: None };
-    export(&TraceSet::open(&path).unwrap(), format, &Selection::default(), &destination, &|_| {}).unwrap();
+    export(&TraceSet::open(&path).unwrap(), format, &Selection::default(), &destination).unwrap();
     let text = fs::read_to_string(output).unwrap();
     serde_json::from_str::<serde_json::Value>(text.lines().next().unwrap()).unwrap()["remarks"].clone()
 }

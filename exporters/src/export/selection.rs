@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use rtrace_model::{Batch, Call, LocationId, RegionId, Timestamp};
+use rtrace_model::{Batch, Call, RegionId, Timestamp};
 
 /// Which calls of a trace are exported; the default is all.
 #[derive(Clone, Debug, Default)]
@@ -11,8 +11,6 @@ pub struct Selection {
     pub from: Option<Timestamp>,
     /// Only calls that ran before this time.
     pub to: Option<Timestamp>,
-    /// Only calls on these locations.
-    pub locations: Option<HashSet<LocationId>>,
     /// Only calls of these regions.
     pub regions: Option<HashSet<RegionId>>,
 }
@@ -22,7 +20,6 @@ impl Selection {
     pub fn keeps(&self, call: &Call) -> bool {
         self.from.is_none_or(|from| call.known_until() > from || call.start >= from)
             && self.to.is_none_or(|to| call.start < to)
-            && self.locations.as_ref().is_none_or(|locations| locations.contains(&call.location))
             && self.regions.as_ref().is_none_or(|regions| regions.contains(&call.region))
     }
 
@@ -31,14 +28,9 @@ impl Selection {
         self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time < to)
     }
 
-    /// Whether a call may be kept and another that it made be left out, or the other way round.
-    pub(super) fn splits_trees(&self) -> bool {
-        self.regions.is_some() || self.from.is_some() || self.to.is_some()
-    }
-
     /// Whether no call is left out.
     pub fn is_all(&self) -> bool {
-        self.locations.is_none() && !self.splits_trees()
+        self.regions.is_none() && self.from.is_none() && self.to.is_none()
     }
 
     /// Leaves in a batch what is kept.
@@ -52,7 +44,7 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
-    use rtrace_model::Ending;
+    use rtrace_model::{Ending, LocationId};
 
     use super::*;
 

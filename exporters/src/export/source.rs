@@ -1,7 +1,7 @@
 //! A trace as a format sees it: the chosen calls, and the names of what they refer to.
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Deref;
@@ -15,9 +15,6 @@ use super::threads::{ProgramLifetime, Threads};
 use super::{ExportError, Exported, Selection};
 use crate::{Led, SampledTime, TraceSet, Untraced, ValueReader, sampled_beside_calls};
 
-/// Calls between two words on the progress.
-const STEP: u64 = 1 << 16;
-
 /// Calls whose values are looked up together: those of all threads may be under way at once.
 const TOGETHER: usize = 1 << 8;
 
@@ -30,7 +27,6 @@ pub(super) struct Excerpt<'a> {
     call_metrics: Vec<Metric>,
     sampled_metrics: Vec<Metric>,
     selection: &'a Selection,
-    progress: &'a dyn Fn(f64),
     findings: RefCell<BTreeMap<LocationId, Findings>>,
     untraced: RefCell<Untraced>,
 }
@@ -44,12 +40,12 @@ impl Deref for Excerpt<'_> {
 }
 
 impl<'a> Excerpt<'a> {
-    pub(super) fn new(trace: &'a TraceSet, selection: &'a Selection, progress: &'a dyn Fn(f64)) -> Excerpt<'a> {
+    pub(super) fn new(trace: &'a TraceSet, selection: &'a Selection) -> Excerpt<'a> {
         let (call_metrics, sampled_metrics) =
             trace.metrics().iter().cloned().partition(|metric| metric.scope == Scope::Call);
         let threads = Threads::of(trace);
         let (findings, untraced) = (RefCell::default(), RefCell::default());
-        Excerpt { trace, threads, call_metrics, sampled_metrics, selection, progress, findings, untraced }
+        Excerpt { trace, threads, call_metrics, sampled_metrics, selection, findings, untraced }
     }
 
     /// What was written so far.
@@ -68,7 +64,7 @@ impl<'a> Excerpt<'a> {
 
     /// The chosen calls as they are stored: roughly in the order of their ends.
     pub(super) fn batches(&self) -> impl Iterator<Item = Result<Batch, ExportError>> {
-        self.read(1.0).inspect(|batch| {
+        self.read().inspect(|batch| {
             let mut findings = self.findings.borrow_mut();
             for call in batch.iter().flat_map(|batch| batch.iter()) {
                 findings.entry(call.location).or_default().calls += 1;
@@ -97,30 +93,21 @@ impl<'a> Excerpt<'a> {
     }
 
     fn spooled(&self, values: Option<ValueReader<'a>>) -> Result<Nested<'_>, ExportError> {
-        let mut batches = self.read(0.5).peekable();
+        let mut batches = self.read().peekable();
         let metrics = match batches.peek() {
             Some(Ok(batch)) => batch.metrics(),
             _ => 0,
         };
         let mut spooler = Spooler::new(metrics)?;
-        let mut calls = 0;
         for batch in batches {
-            let batch = batch?;
-            calls += batch.len() as u64;
-            spooler.add(&batch)?;
+            spooler.add(&batch?)?;
         }
         let values = values.map(RefCell::new);
-        Ok(Nested { source: self, spool: spooler.finish()?, values, calls, visited: Cell::new(0) })
+        Ok(Nested { source: self, spool: spooler.finish()?, values })
     }
 
-    /// `share` is the part of the whole work that reading is.
-    fn read(&self, share: f64) -> impl Iterator<Item = Result<Batch, ExportError>> {
-        let batches = self.trace.calls();
-        let whole = self.trace.batches().max(1) as f64;
-        batches.enumerate().map(move |(place, batch)| {
-            (self.progress)(share * place as f64 / whole);
-            Ok(self.selection.apply(batch?))
-        })
+    fn read(&self) -> impl Iterator<Item = Result<Batch, ExportError>> {
+        self.trace.calls().map(|batch| Ok(self.selection.apply(batch?)))
     }
 
     /// The region's name for people.
@@ -220,9 +207,6 @@ pub(super) struct Nested<'s> {
     source: &'s Excerpt<'s>,
     spool: Spool,
     values: Option<RefCell<ValueReader<'s>>>,
-    calls: u64,
-    /// Calls read so far, for the progress; those read again count again.
-    visited: Cell<u64>,
 }
 
 impl Nested<'_> {
@@ -238,20 +222,14 @@ impl Nested<'_> {
         visitor: &mut V,
     ) -> Result<Findings, ExportError> {
         let calls = self.calls(location);
-        let findings = nesting::visit(calls, self.source.selection.splits_trees(), visitor)?;
+        let findings = nesting::visit(calls, !self.source.selection.is_all(), visitor)?;
         self.source.findings.borrow_mut().insert(location, findings);
         Ok(findings)
     }
 
     /// The calls of one location in the order of their enters.
     pub(super) fn calls(&self, location: LocationId) -> impl Iterator<Item = Result<Measured, ExportError>> {
-        let mut calls = self.spool.calls(location).inspect(|_| {
-            let visited = self.visited.get();
-            if visited.is_multiple_of(STEP) {
-                (self.source.progress)(0.5 + 0.5 * (visited as f64 / self.calls as f64).min(1.0));
-            }
-            self.visited.set(visited + 1);
-        });
+        let mut calls = self.spool.calls(location);
         let mut ready = Vec::new().into_iter();
         std::iter::from_fn(move || {
             if ready.len() == 0 {

@@ -1,22 +1,16 @@
 //! `rtrace export`: a stored trace in the format of another tool.
 
-use std::cell::OnceCell;
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use rtrace::target::privilege;
 use rtrace_exporters::{Destination, ExportError, Exported, Selection, TraceSet};
-use rtrace_model::{Location, Process, Region, Timestamp};
+use rtrace_model::{Region, Timestamp};
 use rtrace_plan::Pattern;
 
-use super::Outcome;
 use super::args::Export;
 use super::message::{Hint, tell};
-use super::spinner::PATIENCE;
-
-/// Steps of the bar.
-const STEPS: u64 = 1000;
+use super::{Outcome, spinner};
 
 /// Writes the export, then says where it is.
 pub fn export(options: &Export) -> anyhow::Result<Outcome> {
@@ -29,9 +23,8 @@ pub fn export(options: &Export) -> anyhow::Result<Outcome> {
     }
     let selection = selection(options, &trace)?;
     let destination = options.destination(privilege::invoker());
-    let progress = ExportProgress::new();
-    let result = rtrace_exporters::export(&trace, options.format, &selection, &destination, &|part| progress.at(part));
-    drop(progress);
+    let write = || rtrace_exporters::export(&trace, options.format, &selection, &destination);
+    let result = spinner::reading(&[&options.directory], write);
     let exported = result.map_err(|error| hinted(error, options.format.name))?;
     if let Destination::Path { path, .. } = &destination {
         let (path, format) = (path.display().to_string(), options.format);
@@ -66,29 +59,11 @@ fn selection(options: &Export, trace: &TraceSet) -> anyhow::Result<Selection> {
     let mut selection = Selection { from: options.from.map(after), to: options.to.map(after), ..Selection::default() };
     if !options.functions.is_empty() {
         let regions = trace.regions().iter().filter(|region| is_one_of(&options.functions, &names(region)));
-        selection.regions = Some(regions.map(|region| region.id).collect());
-        ensure_some(&selection.regions, "functions", "--func")?;
-    }
-    if !options.threads.is_empty() || !options.processes.is_empty() {
-        let chosen = |location: &&Location| {
-            let thread = [location.tid.to_string(), location.name.clone()];
-            let program = trace.process_of(location);
-            let path = program.map(|process| process.executable.as_str()).unwrap_or_default();
-            let names = [path, path.rsplit('/').next().unwrap_or(path), program.map(Process::name).unwrap_or(path)];
-            let process: Vec<String> = [location.pid.to_string()].into_iter().chain(names.map(str::to_owned)).collect();
-            (options.threads.is_empty() || is_one_of(&options.threads, &thread))
-                && (options.processes.is_empty() || is_one_of(&options.processes, &process))
-        };
-        selection.locations = Some(trace.locations().iter().filter(chosen).map(|location| location.id).collect());
-        ensure_some(&selection.locations, "threads", "--thread and --process")?;
+        let regions: HashSet<_> = regions.map(|region| region.id).collect();
+        anyhow::ensure!(!regions.is_empty(), "failed to select functions: none in the trace matches --func");
+        selection.regions = Some(regions);
     }
     Ok(selection)
-}
-
-fn ensure_some<T>(chosen: &Option<HashSet<T>>, what: &str, options: &str) -> anyhow::Result<()> {
-    let none = chosen.as_ref().is_some_and(HashSet::is_empty);
-    anyhow::ensure!(!none, "failed to select {what}: none in the trace matches {options}");
-    Ok(())
 }
 
 fn is_one_of(patterns: &[Pattern], names: &[String]) -> bool {
@@ -99,36 +74,4 @@ fn is_one_of(patterns: &[Pattern], names: &[String]) -> bool {
 fn names(region: &Region) -> Vec<String> {
     let symbols = region.symbols.iter().map(|name| name.symbol.clone());
     symbols.chain([region.name.clone()]).collect()
-}
-
-/// A bar on standard error, once the work takes longer than expected; none where that is no terminal.
-struct ExportProgress {
-    begun: Instant,
-    bar: OnceCell<ProgressBar>,
-}
-
-impl ExportProgress {
-    fn new() -> ExportProgress {
-        ExportProgress { begun: Instant::now(), bar: OnceCell::new() }
-    }
-
-    /// Shows which part of the work is done, from 0 to 1.
-    fn at(&self, part: f64) {
-        if self.bar.get().is_none() && self.begun.elapsed() < PATIENCE {
-            return;
-        }
-        let bar = self.bar.get_or_init(|| {
-            let style = ProgressStyle::with_template("{wide_bar} {percent} % {eta}").expect("the template is valid");
-            ProgressBar::new(STEPS).with_style(style).with_elapsed(self.begun.elapsed())
-        });
-        bar.set_position((part * STEPS as f64) as u64);
-    }
-}
-
-impl Drop for ExportProgress {
-    fn drop(&mut self) {
-        if let Some(bar) = self.bar.get() {
-            bar.finish_and_clear();
-        }
-    }
 }

@@ -38,14 +38,6 @@ pub struct Export {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub to: Option<Duration>,
 
-    /// Export only these threads, by id or name; may be repeated
-    #[arg(long = "thread", value_name = "THREAD")]
-    pub threads: Vec<Pattern>,
-
-    /// Export only these processes, by id or name; may be repeated
-    #[arg(long = "process", value_name = "PROCESS")]
-    pub processes: Vec<Pattern>,
-
     /// Export only matching functions: a name, a glob or a /regex/; may be repeated
     #[arg(long = "func", value_name = "PATTERN")]
     pub functions: Vec<Pattern>,
@@ -84,8 +76,8 @@ EXAMPLES:
     # Write an archive for Vampir
     rtrace export out.rtrace --format otf2 -o out.otf2
 
-    # Print the third second of two threads as CSV
-    rtrace export out.rtrace --format csv --from 2s --to 3s --thread 4711 --thread 4712 -o - | head";
+    # Print calls of some functions in the third second as CSV
+    rtrace export out.rtrace --format csv --from 2s --to 3s --func 'deflate*' -o - | head";
 
 #[cfg(test)]
 mod tests {
