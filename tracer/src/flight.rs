@@ -193,7 +193,7 @@ impl Flight {
             call: cause.call.map(|call| call.id),
             is_cut: false,
         };
-        let function = cause.call.and_then(|call| self.kept.definitions.regions.get(&call.region));
+        let function = cause.call.and_then(|call| self.kept.definitions.region(call.region));
         let about = match (function, cause.call.and_then(|call| call.duration)) {
             (Some(region), Some(duration)) => {
                 format!("{}: {} took {}", cause.trigger, region.name, format_ns(duration))

@@ -3,13 +3,12 @@
 //! What is always true of the recording is apart: definitions, and events that later calls cannot be understood without.
 //! Of threads and processes only those are kept that may have a call in what is kept.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::mem::size_of;
 
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, Context, ContextId, Definition, Event, EventKind, Item, Library, LibraryId,
-    Location, LocationId, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Timestamp, ValueBatch,
-    ValueColumn, Values,
+    Batch, Call, Definition, Event, EventKind, Item, Location, Process, Reading, Region, RegionId, Sample, Timestamp,
+    ValueBatch, Values,
 };
 
 /// Calls that come within this time are kept and dropped together, up to so many.
@@ -30,42 +29,47 @@ struct KeptDefinition {
     item: Item,
 }
 
-/// What calls refer to.
+/// What calls refer to, by what it is and by its key; in the order in which it is written.
 #[derive(Clone, Default)]
-pub(super) struct KeptDefinitions {
-    pub(super) libraries: BTreeMap<LibraryId, Library>,
-    pub(super) regions: BTreeMap<RegionId, Region>,
-    pub(super) processes: HashMap<(u32, Timestamp), Process>,
-    pub(super) locations: HashMap<LocationId, Location>,
-    pub(super) metrics: BTreeMap<MetricId, Metric>,
-    pub(super) call_sites: BTreeMap<CallSiteId, CallSite>,
-    pub(super) contexts: BTreeMap<ContextId, Context>,
-    pub(super) value_columns: BTreeMap<(RegionId, u32), ValueColumn>,
-}
+pub(super) struct KeptDefinitions(pub(super) BTreeMap<(u8, u64, u64), Definition>);
 
 impl KeptDefinitions {
     fn learn(&mut self, definition: &Definition) {
-        match definition.clone() {
-            Definition::Library(library) => _ = self.libraries.insert(library.id, library),
-            Definition::Region(region) => _ = self.regions.insert(region.id, region),
-            Definition::Process(process) => _ = self.processes.insert((process.pid, process.start), process),
-            Definition::Location(location) => _ = self.locations.insert(location.id, location),
-            Definition::Metric(metric) => _ = self.metrics.insert(metric.id, metric),
-            Definition::CallSite(site) => _ = self.call_sites.insert(site.id, site),
-            Definition::Context(context) => _ = self.contexts.insert(context.id, context),
-            Definition::ValueColumn(column) => {
-                self.value_columns.insert((column.region, column.position), column);
-            }
-            // They are of the whole recording, and of no window.
-            Definition::CpuSamples(_) => {}
+        let key = match definition {
+            Definition::Library(library) => (0, library.id.0.into(), 0),
+            Definition::Region(region) => region_key(region.id),
+            Definition::Metric(metric) => (2, metric.id.0.into(), 0),
+            Definition::ValueColumn(column) => (3, column.region.0.into(), column.position.into()),
+            Definition::Process(process) => (4, process.pid.into(), process.start.0),
+            Definition::Location(location) => (5, location.id.0.into(), 0),
+            Definition::CallSite(site) => (6, site.id.0.into(), 0),
+            Definition::Context(context) => (7, context.id.0.into(), 0),
+            Definition::CpuSamples(_) => return,
+        };
+        self.0.insert(key, definition.clone());
+    }
+
+    /// The function of that id.
+    pub(super) fn region(&self, id: RegionId) -> Option<&Region> {
+        match self.0.get(&region_key(id)) {
+            Some(Definition::Region(region)) => Some(region),
+            _ => None,
         }
     }
 
     /// Forgets what ended before a time. Of a process that has been forgotten no thread is left.
     fn forget_before(&mut self, time: Timestamp) {
-        self.locations.retain(|_, location| location.end.is_none_or(|end| end >= time));
-        self.processes.retain(|_, process| process.end.is_none_or(|end| end >= time));
+        self.0.retain(|_, definition| match definition {
+            Definition::Location(Location { end, .. }) | Definition::Process(Process { end, .. }) => {
+                end.is_none_or(|end| end >= time)
+            }
+            _ => true,
+        });
     }
+}
+
+fn region_key(id: RegionId) -> (u8, u64, u64) {
+    (1, id.0.into(), 0)
 }
 
 /// What is kept.

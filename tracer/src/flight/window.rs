@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use rtrace_exporters::TraceWriter;
 use rtrace_model::{
-    Batch, Call, ClockAnchor, Definition, Ending, Event, EventKind, Header, Item, LocationId, Loss, Sink as _,
+    Batch, Call, ClockAnchor, Definition, Ending, Event, EventKind, Header, Item, LocationId, Loss, Scope, Sink as _,
     SinkError, Summary, Timestamp, Untimed, Window,
 };
 
@@ -36,7 +36,7 @@ impl WindowPart {
             header,
             summary: Summary {
                 end: at(recording, end),
-                regions: definitions.regions.len() as u64,
+                regions: definitions.0.values().filter(|of| matches!(of, Definition::Region(_))).count() as u64,
                 ..Summary::default()
             },
             definitions: KeptDefinitions::default(),
@@ -64,20 +64,29 @@ impl WindowPart {
             part.add(item, &mut used);
         }
         // Of calls that still run it is not known what they have counted.
-        if !definitions.metrics.values().any(|metric| metric.scope == rtrace_model::Scope::Call) {
+        let is_counter = |of: &Definition| matches!(of, Definition::Metric(metric) if metric.scope == Scope::Call);
+        if !definitions.0.values().any(is_counter) {
             let open = running.into_values().filter(|call| call.start <= end).map(|call| open_at(&call, end));
             part.add(Item::Calls(open.collect::<Vec<Call>>().into()), &mut used);
         }
         part.lasting.iter().for_each(|event| part.summary.count_event(event));
         part.summary.locations = used.locations.len() as u64;
-        definitions.locations.retain(|id, location| {
-            // The ids of calls that were not kept are not missing.
-            location.calls_entered = None;
-            used.locations.contains(id)
+        // Contexts come after call sites.
+        let contexts = definitions.0.values().filter_map(|of| match of {
+            Definition::Context(context) if used.contexts.contains(&context.id) => Some(&context.sites),
+            _ => None,
         });
-        definitions.contexts.retain(|id, _| used.contexts.contains(id));
-        used.call_sites.extend(definitions.contexts.values().flat_map(|context| &context.sites));
-        definitions.call_sites.retain(|id, _| used.call_sites.contains(id));
+        used.call_sites.extend(contexts.flatten());
+        definitions.0.retain(|_, definition| match definition {
+            Definition::Location(location) => {
+                // The ids of calls that were not kept are not missing.
+                location.calls_entered = None;
+                used.locations.contains(&location.id)
+            }
+            Definition::Context(context) => used.contexts.contains(&context.id),
+            Definition::CallSite(site) => used.call_sites.contains(&site.id),
+            _ => true,
+        });
         part.definitions = definitions;
         part
     }
@@ -104,19 +113,7 @@ impl WindowPart {
     /// Those of the writer.
     pub(super) fn write(&self, writer: &mut TraceWriter) -> Result<(), SinkError> {
         writer.begin(&self.header)?;
-        let KeptDefinitions { libraries, regions, processes, locations, metrics, call_sites, contexts, value_columns } =
-            &self.definitions;
-        let all = (libraries.values().cloned().map(Definition::Library))
-            .chain(regions.values().cloned().map(Definition::Region))
-            .chain(metrics.values().cloned().map(Definition::Metric))
-            .chain(value_columns.values().cloned().map(Definition::ValueColumn))
-            .chain(processes.values().cloned().map(Definition::Process))
-            .chain(locations.values().cloned().map(Definition::Location))
-            .chain(call_sites.values().cloned().map(Definition::CallSite))
-            .chain(contexts.values().cloned().map(Definition::Context));
-        for definition in all {
-            writer.define(&definition)?;
-        }
+        self.definitions.0.values().try_for_each(|definition| writer.define(definition))?;
         self.lasting.iter().try_for_each(|event| writer.event(event))?;
         self.items.iter().try_for_each(|item| writer.take(item))?;
         writer.finish(&self.summary)
