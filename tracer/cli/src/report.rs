@@ -28,12 +28,8 @@ pub fn report(options: &ReportArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Complete);
     }
     if let Some(destination) = options.page(privilege::invoker()) {
-        let waits = options.waits(&TraceSet::open(&options.directory)?);
         let peaks = options.peaks.as_deref().map(read_peaks).transpose()?;
-        let write = || {
-            let peaks = peaks.as_ref();
-            rtrace_report::html(&options.directory, &waits, options.part.chosen(), peaks, &destination)
-        };
+        let write = || rtrace_report::html(&options.directory, options.part.chosen(), peaks.as_ref(), &destination);
         wrote(spinner::reading(&[&options.directory], write), &destination)?;
         return Ok(Outcome::Complete);
     }
@@ -41,8 +37,7 @@ pub fn report(options: &ReportArgs) -> anyhow::Result<Outcome> {
     let look = Look { full_names: options.full_names, notes: options.notes, ..screen::look(options.display) };
     let trace = TraceSet::open(&options.directory)?;
     let callers = callers(&options.callers, &trace)?;
-    let waits = options.waits(&trace);
-    let options_of_report = rtrace_report::Options { callers, waits, ..options.options(look) };
+    let options_of_report = rtrace_report::Options { callers, ..options.options(look) };
     spinner::reading(&[&options.directory], || rtrace_report::run_on(&trace, &options_of_report, &mut text))?;
     screen::show(&text, options.display)?;
     Ok(Outcome::Complete)

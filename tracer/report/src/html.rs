@@ -39,7 +39,7 @@ use crate::part::Part;
 use crate::people::Note;
 use crate::people::paint::Tone;
 use crate::reading::{Need, read};
-use crate::{Error, Waits, notes, untimed};
+use crate::{Error, notes, untimed};
 
 pub use self::document::is_page;
 
@@ -61,20 +61,18 @@ const ROWS: usize = 1_000;
 /// Functions and columns of the matrix.
 const MATRIX: (usize, usize) = (24, 64);
 
-/// Writes the page of the trace in `directory`, or of a part of its time, where `waits` knows better than the names of
-/// functions which wait. With `peaks` calls with operations are drawn against these.
+/// Writes the page of the trace in `directory`, or of a part of its time. With `peaks` calls with operations are drawn against these.
 ///
 /// # Errors
 /// The trace cannot be read, has no such part, or the page cannot be written.
 pub fn html(
     directory: &Path,
-    waits: &Waits,
     part: Option<Part>,
     peaks: Option<&Peaks>,
     destination: &Destination,
 ) -> Result<(), Error> {
     let trace = TraceSet::open(directory)?;
-    let gathered = PageData::read(&trace, Info::of(directory)?, waits, part)?;
+    let gathered = PageData::read(&trace, Info::of(directory)?, part)?;
     let mut page = String::new();
     for divisor in DIVISORS {
         let mut data = gathered.data(divisor)?;
@@ -103,10 +101,10 @@ struct PageData<'a> {
 }
 
 impl<'a> PageData<'a> {
-    fn read(trace: &'a TraceSet, info: Info, waits: &Waits, part: Option<Part>) -> Result<PageData<'a>, Error> {
+    fn read(trace: &'a TraceSet, info: Info, part: Option<Part>) -> Result<PageData<'a>, Error> {
         let losses = trace.losses()?;
         let span = part.map_or(Ok(ClockSpan::ALL), |part| part.of(trace))?;
-        let mut walks = tables::Walks::new(trace, waits, span);
+        let mut walks = tables::Walks::new(trace, span);
         let need = if part.is_some() { Need::Within(span) } else { Need::Paths };
         let shares = read(trace, need, &mut walks.readers())?;
         let picture = Picture::read(trace, span)?;

@@ -98,7 +98,6 @@ use self::transfers::Transfers;
 use self::tree::Tree;
 use self::untimed::Shares;
 use self::waiting::WaitingSums;
-pub use self::waiting::Waits;
 
 /// Calls that are looked at together: two such chunks are in memory at a time.
 const CHUNK: usize = 128 * 1024;
@@ -167,7 +166,7 @@ pub enum Error {
     #[error("failed to find values: none were recorded, as the recording was made without --args")]
     NoValues,
     /// Values belong to single calls.
-    #[error("failed to find values: calls are aggregated (--mode profile, --min-duration, --fold)")]
+    #[error("failed to find values: calls are aggregated (--mode profile, --min-duration)")]
     Aggregated,
     /// No function has it.
     #[error("failed to find `{name}`: no function has it; there are {known}")]
@@ -187,7 +186,7 @@ pub enum Error {
     #[error("failed to select callers: aggregated calls have no call site")]
     NoCallSites,
     /// Sums by call path have no times.
-    #[error("failed to report a part of the time: calls are aggregated (--mode profile, --min-duration, --fold)")]
+    #[error("failed to report a part of the time: calls are aggregated (--mode profile, --min-duration)")]
     PartOfAggregated,
     /// No call can have ended in it.
     #[error("failed to report a part of the time: it ends before it starts")]
@@ -333,8 +332,6 @@ pub struct Options {
     pub format: Format,
     /// How a table looks.
     pub look: Look,
-    /// Functions that wait or do not, whatever their names say.
-    pub waits: Waits,
     /// The part of the time whose calls are shown, where not all are.
     pub part: Option<Part>,
     /// The call sites whose calls are shown, where not all are.
@@ -488,7 +485,7 @@ fn sum_up_rows(
         // Sums do not say which block a call returned.
         need = if need == Need::Paths { Need::Calls } else { need };
     }
-    let waiting = WaitingSums::new(trace, &options.waits);
+    let waiting = WaitingSums::new(trace);
     let waiting = if span.is_some() { waiting.of_part() } else { waiting };
     let (mut walk, mut waiting) = (Walk::new(measures), Walk::new(waiting));
     let is_split = histogram.is_none() && callers.is_none() && WaitingSums::splits(by);

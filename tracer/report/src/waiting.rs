@@ -50,9 +50,6 @@ pub(super) struct WaitingSums {
     untimed: u64,
 }
 
-/// Functions of which somebody knows better than their names what they wait for, or that they do not wait.
-pub type Waits = HashMap<RegionId, Option<Wait>>;
-
 /// What is known of a call by its function, and those around it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WaitContext {
@@ -88,9 +85,8 @@ impl Visitor for WaitingSums {
 }
 
 impl WaitingSums {
-    /// What the names of functions say, unless `waits` says otherwise.
-    pub(super) fn new(trace: &TraceSet, waits: &Waits) -> WaitingSums {
-        let wait = |region: &Region| waits.get(&region.id).copied().unwrap_or_else(|| region.waits_for());
+    /// What the names of functions say.
+    pub(super) fn new(trace: &TraceSet) -> WaitingSums {
         let fact = |about, region: &Region| {
             let symbols = region.symbols.iter().map(|symbol| symbol.symbol.as_str());
             symbols.chain([region.name.as_str()]).find_map(|name| known(about, name))
@@ -98,7 +94,7 @@ impl WaitingSums {
         let regions = || trace.regions().iter();
         let of_calls = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call);
         WaitingSums {
-            waits: regions().filter_map(|region| Some((region.id, wait(region)?))).collect(),
+            waits: regions().filter_map(|region| Some((region.id, region.waits_for()?))).collect(),
             models: regions().filter_map(|region| Some((region.id, fact("model", region)?))).collect(),
             teams: regions().filter(|region| fact("runs", region).is_some()).map(|region| region.id).collect(),
             setup: regions().filter_map(|region| Some((region.id, fact("job", region)?))).collect(),
@@ -363,20 +359,6 @@ mod tests {
         let untimed = trace("thread 1\n b 0 ?\n  a 20 50", None);
         let unknown = ("\"pthread_barrier_wait\"".to_owned(), None, None);
         assert_eq!(times(&untimed, By::Function), [row("a", 0, 30), unknown]);
-    }
-
-    #[test]
-    fn who_knows_better_than_the_name_decides() {
-        let folder = trace("thread 1\n a 0 700\n b 1000 1300", None);
-        let waits = Waits::from([(RegionId(0), Some(Wait::Lock)), (RegionId(1), None)]);
-        let mut out = Vec::new();
-        run(folder.path(), &Options { format: Format::Json, waits, ..Options::default() }, &mut out).unwrap();
-        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
-        let row = |row: usize| {
-            ["function", "working_ns", "waiting_ns", "waits_for"].map(|key| json["rows"][row][key].to_string())
-        };
-        assert_eq!(row(0), ["\"a\"", "0", "700", "\"lock\""]);
-        assert_eq!(row(1), ["\"pthread_barrier_wait\"", "300", "0", "null"]);
     }
 
     #[test]

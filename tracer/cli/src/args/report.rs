@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValue;
-use rtrace_exporters::{Destination, Owner, TraceSet};
+use rtrace_exporters::{Destination, Owner};
 use rtrace_plan::Selector;
-use rtrace_report::{By, Histogram, Look, Min, Options, Sort, Waits};
+use rtrace_report::{By, Histogram, Look, Min, Options, Sort};
 
 use super::choice::{Choice, NamedChoice, OneOfOrOther, OneOfOrValue, TableFormat};
 use super::display::Display;
 use super::part::PartOfTime;
 use super::quantity::parse_min;
-use super::waits::{Rule, parse_waiting, parse_working, waits};
 
 /// Options of `rtrace report`.
 #[derive(Debug, Args)]
@@ -95,17 +94,6 @@ pub struct ReportArgs {
           conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers", "from", "to", "suggest_filter"])]
     pub filter: Option<PathBuf>,
 
-    /// Count this function as waiting; `exe` is the program; may be repeated
-    ///
-    /// rtrace knows by their names which functions wait. KIND says what for: communication, barrier, lock, condition, join,
-    /// event (default), sleep, io or device. Library and name may be globs.
-    #[arg(long, value_name = "LIBRARY:NAME[=KIND]", value_parser = parse_waiting)]
-    waits: Vec<Rule>,
-
-    /// Count this function as working, although its name is in the list; may be repeated
-    #[arg(long, value_name = "LIBRARY:NAME", value_parser = parse_working)]
-    works: Vec<Rule>,
-
     /// Show names with all their arguments
     #[arg(long, help_heading = "Display")]
     pub full_names: bool,
@@ -130,11 +118,6 @@ impl ReportArgs {
         self.suggest_filter.as_deref().map(|path| destination(path, owner, rtrace_report::is_suggestion))
     }
 
-    /// Which functions wait or do not, whatever their names say.
-    pub fn waits(&self, trace: &TraceSet) -> Waits {
-        waits(&[self.waits.as_slice(), self.works.as_slice()].concat(), trace)
-    }
-
     /// The options of the report itself.
     pub fn options(&self, look: Look) -> Options {
         let usual = match self.by {
@@ -157,7 +140,6 @@ impl ReportArgs {
             columns: self.columns.clone(),
             histogram: self.histogram.clone(),
             callers: None,
-            waits: Waits::new(),
             part: self.part.chosen(),
             limit: self.limit,
             format: self.format.chosen(),

@@ -21,7 +21,7 @@ use crate::table::{Datum, Table};
 use crate::transfers::Transfers;
 use crate::tree::{SiblingOrder, Tree};
 use crate::untimed::Shares;
-use crate::waiting::{WaitingSums, Waits};
+use crate::waiting::WaitingSums;
 use crate::{By, Error, Sort};
 
 /// Functions with a histogram.
@@ -57,14 +57,14 @@ pub(super) struct Tables<'a> {
 }
 
 impl<'a> Walks<'a> {
-    pub(super) fn new(trace: &'a TraceSet, waits: &Waits, span: ClockSpan) -> Walks<'a> {
+    pub(super) fn new(trace: &'a TraceSet, span: ClockSpan) -> Walks<'a> {
         let groups = |by| {
             let grouping = Grouping::new(&by, trace).ok().flatten();
             let groups = grouping.map(Groups::new).expect("these rows are no tree, and need no values");
             let groups = if span == ClockSpan::ALL { groups } else { groups.of_part() };
             Measures::new(groups, trace, span.from)
         };
-        let waiting = WaitingSums::new(trace, waits);
+        let waiting = WaitingSums::new(trace);
         Walks {
             functions: Walk::new(groups(By::Function)),
             threads: Walk::new(groups(By::Thread).uncounted()),

@@ -36,8 +36,7 @@ fn define_hostile(writer: &mut TraceWriter) {
 fn page(directory: &Path, part: Option<Part>) -> String {
     let path = directory.join("page.html");
     let force = is_page(&path);
-    html(directory, &crate::Waits::new(), part, None, &Destination::Path { path: path.clone(), force, owner: None })
-        .unwrap();
+    html(directory, part, None, &Destination::Path { path: path.clone(), force, owner: None }).unwrap();
     fs::read_to_string(path).unwrap()
 }
 
@@ -278,13 +277,8 @@ fn a_page_of_a_part_shows_what_the_report_says_of_it() {
     assert!(told(1).starts_with("All of the recording: ") && told(1).contains(" Incomplete: "), "{}", told(1));
     let behind = Some(Part { from: Some(20_000), to: None });
     let path = folder.path().join("behind.html");
-    let written = html(
-        folder.path(),
-        &crate::Waits::new(),
-        behind,
-        None,
-        &Destination::Path { path: path.clone(), force: false, owner: None },
-    );
+    let written =
+        html(folder.path(), behind, None, &Destination::Path { path: path.clone(), force: false, owner: None });
     assert!(matches!(written, Err(Error::PartBehindEnd(_))) && !path.exists());
 }
 
@@ -319,7 +313,7 @@ fn a_roofline_has_the_functions_below_the_peaks() {
     let path = folder.path().join("page.html");
     for peaks in [None, Some(&peaks)] {
         let destination = Destination::Path { path: path.clone(), force: peaks.is_some(), owner: None };
-        html(folder.path(), &crate::Waits::new(), None, peaks, &destination).unwrap();
+        html(folder.path(), None, peaks, &destination).unwrap();
         let data = data(&fs::read_to_string(&path).unwrap());
         assert_eq!(data["roofline"].as_array().unwrap().len(), 1);
         assert_eq!([&data["roofline"][0][1], &data["roofline"][0][2]], [8.0, 4.0]);
@@ -473,14 +467,8 @@ fn another_file_is_not_replaced() {
     let path = folder.path().join("other.html");
     fs::write(&path, "mine").unwrap();
     let force = is_page(&path);
-    let error = html(
-        folder.path(),
-        &crate::Waits::new(),
-        None,
-        None,
-        &Destination::Path { path: path.clone(), force, owner: None },
-    )
-    .unwrap_err();
+    let error =
+        html(folder.path(), None, None, &Destination::Path { path: path.clone(), force, owner: None }).unwrap_err();
     assert!(error.to_string().ends_with("it exists"), "{error}");
     assert_eq!(fs::read_to_string(path).unwrap(), "mine");
 }

@@ -131,14 +131,7 @@ fn told(directory: &Path) -> Vec<String> {
 /// The page of a trace without what is said of its size, which is not the same without the sums.
 fn page(directory: &Path) -> String {
     let page = directory.with_extension("html");
-    html(
-        directory,
-        &crate::Waits::new(),
-        None,
-        None,
-        &Destination::Path { path: page.clone(), force: true, owner: None },
-    )
-    .unwrap();
+    html(directory, None, None, &Destination::Path { path: page.clone(), force: true, owner: None }).unwrap();
     let page = fs::read_to_string(page).unwrap();
     let is_size = |part: &&str| part.starts_with("\"bytes\":") || part.starts_with("\"bytes_per_call\":");
     page.split(',').filter(|part| !is_size(part)).collect::<Vec<_>>().join(",")
