@@ -9,9 +9,6 @@ use crate::skeleton::rtrace::OpenRtraceSkel;
 use crate::wire::{self, PathCounts, PathKey, PathRecord, bytes_of};
 use crate::{Error, ProfileOptions, Programs};
 
-/// Regions whose calls can be folded apart from the others'. Eight bytes each.
-const LEVELS: u32 = 1 << 18;
-
 /// Entries read by one system call.
 const BATCH: u32 = 1024;
 
@@ -28,24 +25,11 @@ pub(crate) fn configure(
     if is_counted {
         open.maps.path_counts.set_max_entries(options.max_paths.saturating_add(1))?;
     }
-    open.maps.levels.set_max_entries(LEVELS)?;
     open.maps.path_ids.set_max_entries(options.max_paths)?;
     open.maps.free_paths.set_max_entries(options.max_paths)
 }
 
 impl Programs {
-    /// From now on calls of the region leave as records only from so many nanoseconds on, or not at
-    /// all (`None`), unless they made one that does. Counts where calls are folded.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] for a region beyond those that can have a level of their own.
-    pub fn set_level(&self, region: u32, written_from: Option<u64>) -> Result<(), Error> {
-        let level = written_from.unwrap_or(u64::MAX);
-        let levels = &self.skel.maps.levels;
-        let updated = levels.update(&region.to_ne_bytes(), &level.to_ne_bytes(), MapFlags::ANY);
-        updated.map_err(Error::kernel("set the level of a region"))
-    }
-
     /// All call paths with their ids, and what their calls counted; ids are used again once [forgotten](Programs::forget_path).
     ///
     /// # Errors

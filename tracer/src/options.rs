@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rtrace_bpf::ProfileOptions;
 use rtrace_model::{ExitPolicy, Percent};
-use rtrace_plan::{Filter, Pattern, Selector};
+use rtrace_plan::{Filter, Selector};
 use rtrace_signatures::Request;
 
 use crate::actions::RegionAction;
@@ -45,8 +45,6 @@ pub struct Options {
     pub stubs: bool,
     /// Whether calls are folded by call path, and which of them are recorded one by one then.
     pub profile: Option<ProfileOptions>,
-    /// Functions whose calls have no record of their own, unless they made one that has. Takes a profile.
-    pub fold: Vec<Pattern>,
     /// The part of the programs' CPU time that tracing may take.
     pub budget: Option<Percent>,
     /// When to stop, from arming on.
@@ -92,7 +90,6 @@ impl Default for Options {
             watches: Vec::new(),
             stubs: false,
             profile: None,
-            fold: Vec::new(),
             budget: None,
             duration: None,
             follow: false,

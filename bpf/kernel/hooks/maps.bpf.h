@@ -276,9 +276,6 @@ struct {
 	__type(value, u64);
 } entries_seen SEC(".maps");
 
-/* By region: more than `written_from` where calls of the region are folded up to a longer duration. */
-ARRAY_MAP(levels, u64, 1);
-
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

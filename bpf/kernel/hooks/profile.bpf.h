@@ -119,17 +119,9 @@ __noinline int fold_call(u32 id, u32 region, u64 duration, u64 child, u32 ending
 /* Whether a call leaves as a record. Of an open call the duration is not known. */
 static __always_inline bool leaves_record(const struct rt_frame *frame, u64 duration, u32 ending)
 {
-	u32 region = frame->region;
-	u64 from = written_from, *level;
-
 	if (!profiled || frame->marked)
 		return true;
-	if (written_from == RT_NEVER)
-		return false;
-	level = bpf_map_lookup_elem(&levels, &region);
-	if (level && *level > from)
-		from = *level;
-	return ending == RT_OPEN ? from != RT_NEVER : duration >= from;
+	return ending == RT_OPEN ? written_from != RT_NEVER : duration >= written_from;
 }
 
 #endif

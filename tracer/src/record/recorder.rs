@@ -18,7 +18,7 @@ use std::thread::ScopedJoinHandle;
 use anyhow::Context as _;
 use rtrace_bpf::Programs;
 use rtrace_code::arrival::Keeps;
-use rtrace_model::{CallCost, Definition, EventKind, ExitPolicy, Header, Item, MetricId, Region, Summary};
+use rtrace_model::{CallCost, Definition, EventKind, ExitPolicy, Header, Item, MetricId, Summary};
 use rtrace_plan::Plan;
 use rtrace_symbolizer::lines::Lines;
 use rtrace_symbolizer::modules::{self, Module};
@@ -405,22 +405,12 @@ impl<'a> Recording<'a> {
         let words = self.programs.words();
         let prepared = Prepared { words, metrics: &counters.metrics, at_return: *at_return };
         self.captured.add(self.programs, plan, &prepared)?;
-        let attachment = self
-            .followed
+        self.followed
             .attach(|pids| {
                 let fuse = fused.map(|limit| Fuse::new(self.programs, limit.costs, limit.most(), limit.pauses(), pids));
                 attach::attach(self.programs, plan, pids, stubs, admitted, fuse)
             })
-            .context("failed to attach")?;
-        for region in attachment.regions.iter().filter(|region| self.is_folded(region)) {
-            self.programs.set_level(region.id.0, None)?;
-        }
-        Ok(attachment)
-    }
-
-    fn is_folded(&self, region: &Region) -> bool {
-        let mut names = [&region.name].into_iter().chain(region.symbols.iter().map(|name| &name.symbol));
-        names.any(|name| self.setup.how.fold.iter().any(|pattern| pattern.matches(name)))
+            .context("failed to attach")
     }
 
     /// Watches the variables of running processes, or takes hold of the command that will have them.

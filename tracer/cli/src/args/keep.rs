@@ -18,7 +18,7 @@ pub struct Keep {
     /// SIGUSR1 is always a trigger.
     #[arg(
         long, value_name = "TIME", value_parser = parse_duration,
-        conflicts_with_all = ["mode", "min_duration", "fold", "budget"],
+        conflicts_with_all = ["mode", "min_duration", "budget"],
     )]
     pub keep: Option<Duration>,
 

@@ -14,12 +14,11 @@ use rtrace::target::user::{self, User};
 use rtrace::watch;
 use rtrace_bpf::{MAX_LEVELS, ProfileOptions};
 use rtrace_model::Percent;
-use rtrace_plan::Pattern;
 
 use super::address::parse_address;
 use super::choice::{MODE, Mode, one_of};
 use super::names::{Names, parse_counters};
-use super::quantity::{Budget, parse_budget, parse_buffer_size, parse_duration};
+use super::quantity::{Budget, parse_budget, parse_buffer_size, parse_duration, parse_time};
 use super::{Keep, SelectionArgs, ValuesArgs};
 
 /// The options of the verbs that record.
@@ -48,15 +47,8 @@ pub struct RecordingArgs {
     /// Record only calls that take at least this long, and their callers; aggregate the others
     ///
     /// rtrace aggregates the others in a profile, so counts and times stay exact.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "mode")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "mode")]
     min_duration: Option<Duration>,
-
-    /// Aggregate calls to matching functions: a name, a glob or a /regex/; may be repeated
-    ///
-    /// For functions that are called too often to look at single calls. Counts and times stay exact. A call that made a
-    /// recorded call is recorded, too.
-    #[arg(long, value_name = "PATTERN", conflicts_with = "mode")]
-    fold: Vec<Pattern>,
 
     /// Limit tracing overhead to this share of the programs' CPU time, such as 5% [default: 15% for attach, none for run]
     ///
@@ -208,7 +200,6 @@ impl RecordingArgs {
             values: self.values.request(),
             levels: self.stacks.unwrap_or(0),
             profile: self.profile(),
-            fold: self.fold.clone(),
             budget,
             duration: self.duration,
             follow: self.follow(follow),
@@ -256,12 +247,9 @@ impl RecordingArgs {
     /// How calls are folded, if they are.
     fn profile(&self) -> Option<ProfileOptions> {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1);
-        let (is_traced, max_paths) = (self.mode == Mode::Trace, self.max_paths);
-        if is_traced && self.min_duration.is_none() && self.fold.is_empty() {
-            return None;
-        }
-        let written_from = is_traced.then(|| self.min_duration.map_or(0, nanoseconds));
-        Some(ProfileOptions { max_paths, written_from })
+        let is_folded = self.mode == Mode::Profile || self.min_duration.is_some();
+        let written_from = self.min_duration.map(nanoseconds);
+        is_folded.then_some(ProfileOptions { max_paths: self.max_paths, written_from })
     }
 
     /// The directory asked for, or one named after the program, its process and the local time; of
