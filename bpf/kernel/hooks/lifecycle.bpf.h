@@ -157,7 +157,8 @@ static __always_inline void on_exec(struct task_struct *task, u32 old_tid, bool 
 	thread = abandon_calls(bpf_get_current_task_btf());
 	if (thread)
 		thread->space = process->space;
-	if (old_tid != pid && !tell_process(pid, process->space, pid))
+	/* The kernel gives the number that the thread has on the host. */
+	if (old_tid != (u32)task->tgid && !tell_process(pid, process->space, pid))
 		count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 	emit_execution(bpf_get_current_task_btf());
 }

@@ -217,7 +217,7 @@ const CONTAINER: [&str; 5] = ["--pid", "--fork", "--kill-child", "--mount-proc",
 #[test]
 fn a_recorder_in_a_container_knows_processes_by_their_ids_there() {
     let Some(_turn) = Turn::take() else { return };
-    let target = Target::build("processes", Flavour::Cet);
+    let target = Target::build("threads", Flavour::Cet);
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("trace");
     let mut inside = Command::new("unshare");
@@ -226,7 +226,7 @@ fn a_recorder_in_a_container_knows_processes_by_their_ids_there() {
         .arg(env!("CARGO_BIN_EXE_rtrace"))
         .args(["run", "--no-tui", "--strict", "-o"])
         .arg(&directory);
-    inside.args(target.selection()).arg("--").arg(&target.program).arg("vforks");
+    inside.args(target.selection()).arg("--").arg(&target.program).arg("parallel");
     let output = inside.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (told, recording) = (truth::trees(&output.stdout), Recording::open(&directory));
