@@ -8,7 +8,7 @@ use foldhash::{HashMap, HashSet};
 use rtrace_model::text_of;
 
 use crate::symtab::{SymbolEntry, SymbolTable};
-use crate::{Error, Function, Image, Symbol, demangle, distinct};
+use crate::{Error, Function, Image, Marker, Symbol, demangle, distinct};
 
 /// Names may share their bytes in the file, so a small file can claim many long ones; all names
 /// with their versions may be this many times as long as the file.
@@ -64,12 +64,20 @@ pub struct Exports {
     pub untyped: Vec<Function>,
     /// The function symbols that were left out, in symbol table order.
     pub refused: Vec<Refused>,
+    /// Marked places within functions, sorted by file offset.
+    pub markers: Vec<Marker>,
 }
 
 impl Exports {
     /// Whether nothing was found that is or may be a function.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty() && self.untyped.is_empty()
+    }
+
+    /// All that may be asked for by name.
+    pub fn all(&self) -> impl Iterator<Item = &Function> {
+        let markers = self.markers.iter().map(|marker| &marker.place);
+        self.functions.iter().chain(&self.untyped).chain(markers)
     }
 
     /// Takes those of the addresses without a type that `is_function` accepts for functions.
@@ -347,7 +355,7 @@ impl<'a> Collector<'a> {
         distinct::distinguish(functions.iter_mut().chain(&mut untyped).collect(), |function| {
             self.files.get(&function.address).copied()
         });
-        Exports { functions, untyped, refused: self.refused }
+        Exports { functions, untyped, refused: self.refused, markers: self.image.markers() }
     }
 }
 
