@@ -144,9 +144,11 @@ pub(crate) fn attach_sites(
     target: AttachTarget<'_>,
     sites: &[Site],
 ) -> libbpf_rs::Result<Link> {
+    let semaphores: Vec<usize> = sites.iter().map(|site| site.semaphore as usize).collect();
     let options = UprobeMultiOpts {
         offsets: sites.iter().map(|site| site.file_offset as usize).collect(),
         cookies: sites.iter().map(|site| site.cookie).collect(),
+        ref_ctr_offsets: if semaphores.iter().any(|&offset| offset > 0) { semaphores } else { Vec::new() },
         ..Default::default()
     };
     program.attach_uprobe_multi_with_opts(target.pid.cast_signed(), target.path, "", options)
@@ -154,6 +156,6 @@ pub(crate) fn attach_sites(
 
 /// A link for one site.
 pub(crate) fn attach_site(program: &ProgramMut<'_>, target: AttachTarget<'_>, site: &Site) -> libbpf_rs::Result<Link> {
-    let options = UprobeOpts { cookie: site.cookie, ..Default::default() };
+    let options = UprobeOpts { cookie: site.cookie, ref_ctr_offset: site.semaphore as usize, ..Default::default() };
     program.attach_uprobe_with_opts(target.pid.cast_signed(), target.path, site.file_offset as usize, options)
 }

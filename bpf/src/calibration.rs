@@ -303,7 +303,7 @@ fn place(programs: &Programs, subjects: &[CalibratedFunction], steps: bool) -> R
     let (path, _) = own_code(rtrace_caller as *const () as usize).ok_or_else(no_code)?;
     let site = |code: usize, cookie: u64, step: Option<Step>| {
         let (_, file_offset) = own_code(code).ok_or_else(no_code)?;
-        Ok(Site { file_offset, cookie: step.map_or(cookie, |step| step_cookie(cookie, step, file_offset)) })
+        Ok(Site::new(file_offset, step.map_or(cookie, |step| step_cookie(cookie, step, file_offset))))
     };
     let cookie = |place, policy| entry_cookie(REGIONS + place as u32, policy, TailsCode::RT_TAILS_NEVER);
     let entry = |subject: &CalibratedFunction| {

@@ -164,9 +164,8 @@ mod tests {
         fs::write(&probed, "").unwrap();
         let metadata = fs::metadata(&probed).unwrap();
         let journal = Journal::new(File::create(&path).unwrap());
-        let sites = |offsets: &[u64]| -> Vec<Site> {
-            offsets.iter().map(|&file_offset| Site { file_offset, cookie: 7 }).collect()
-        };
+        let sites =
+            |offsets: &[u64]| -> Vec<Site> { offsets.iter().map(|&file_offset| Site::new(file_offset, 7)).collect() };
         journal.note(1, &probed, &sites(&[16, 32])).unwrap();
         journal.note(2, &probed, &sites(&[16])).unwrap();
         journal.note(1, &probed, &sites(&[32, 48])).unwrap();

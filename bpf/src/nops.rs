@@ -72,7 +72,7 @@ fn tried(told: &Sender<Nops>) -> Result<(), Error> {
     let [Some((path, _)), ..] = &codes else {
         return Err(Error::Read { path: "/proc/self/exe".into(), source: io::ErrorKind::NotFound.into() });
     };
-    let sites: Vec<Site> = codes.iter().flatten().map(|&(_, file_offset)| Site { file_offset, cookie: 0 }).collect();
+    let sites: Vec<Site> = codes.iter().flatten().map(|&(_, file_offset)| Site::new(file_offset, 0)).collect();
     let target = AttachTarget { path, pid: std::process::id() };
     let link = attach_sites(&skel.progs.count_hits, target, &sites);
     let _link = link.map_err(Error::kernel(action))?;

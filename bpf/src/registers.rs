@@ -63,7 +63,7 @@ fn try_step() -> Result<(), RegisterObstacle> {
     let open = StepSkelBuilder::default().open(&mut storage).map_err(RegisterObstacle::Refused)?;
     let skel = in_silence(|| open.load()).map_err(RegisterObstacle::Refused)?;
     let target = AttachTarget { path: &path, pid: std::process::id() };
-    let site = Site { file_offset, cookie: step_cookie(0, Step::Landing, file_offset) };
+    let site = Site::new(file_offset, step_cookie(0, Step::Landing, file_offset));
     let attach = || attach_sites(&skel.progs.step_enter, target, &[site]).map_err(RegisterObstacle::Attach);
     let _first = attach()?;
     if rtrace_add() != 0 {

@@ -134,7 +134,7 @@ fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), TestFailure
     let skel = open.load().map_err(error)?;
     let progs = &skel.progs;
     let target = AttachTarget { path: &path, pid: std::process::id() };
-    let site = Site { file_offset, cookie: 0 };
+    let site = Site::new(file_offset, 0);
     let link = match mechanism {
         Mechanism::Multi => attach_sites(&progs.count_multi_enter, target, &[site]),
         Mechanism::Single => attach_site(&progs.count_single_enter, target, &site),

@@ -28,4 +28,14 @@ pub struct Site {
     pub file_offset: u64,
     /// Attach cookie, see [`entry_cookie`](crate::wire::entry_cookie).
     pub cookie: u64,
+    /// Offset in the file, in bytes, of a counter of 16 bits that the kernel keeps one higher as long as the probe is there;
+    /// 0: there is none.
+    pub semaphore: u64,
+}
+
+impl Site {
+    /// One without a counter.
+    pub fn new(file_offset: u64, cookie: u64) -> Site {
+        Site { file_offset, cookie, semaphore: 0 }
+    }
 }

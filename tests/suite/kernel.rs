@@ -24,6 +24,7 @@ mod ledger;
 mod leftovers;
 mod linkage;
 mod live;
+mod markers;
 mod memory;
 mod messages;
 mod naming;

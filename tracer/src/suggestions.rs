@@ -111,7 +111,7 @@ fn check_patterns(libraries: &[LibrarySource], options: &PlanOptions) -> Result<
 
 /// Whether one of the functions of a library, or of the symbols that are taken for none, is such.
 fn any(source: &LibrarySource, is_such: impl Fn(&SelectedFunction<'_>) -> bool) -> bool {
-    let functions = source.exports.functions.iter().chain(&source.exports.untyped);
+    let functions = source.exports.all();
     let implementations = source.ifuncs.iter();
     let implementations =
         implementations.filter_map(|known| Some((source.exports.functions.get(known.function)?, known.address)));
@@ -122,7 +122,7 @@ fn any(source: &LibrarySource, is_such: impl Fn(&SelectedFunction<'_>) -> bool) 
 
 /// The functions of libraries whose names resemble a pattern, as they are selected.
 fn nearest(selector: &Selector, libraries: &[LibrarySource]) -> Vec<String> {
-    let functions = libraries.iter().flat_map(|source| source.exports.functions.iter().chain(&source.exports.untyped));
+    let functions = libraries.iter().flat_map(|source| source.exports.all());
     let symbols =
         |function: &'_ Function| -> Vec<String> { function.symbols.iter().map(|symbol| symbol.name.clone()).collect() };
     resembling(&selector.text(), functions.map(|function| (function.name.as_str(), symbols(function))))

@@ -245,7 +245,8 @@ __noinline u32 find_context(u64 slot, u64 word, u64 limit)
 	walk = bpf_task_storage_get(&walks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!walk)
 		return 0;
-	walk->context.sp = slot + sizeof(u64);
+	/* Of a place within a function the slot is half a one. */
+	walk->context.sp = (slot + sizeof(u64)) & ~7ull;
 	walk->context.bp = measured->frame_pointer;
 	walk->context.has_bp = 1;
 	walk->context.entered = 0;

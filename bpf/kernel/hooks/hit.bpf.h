@@ -213,9 +213,16 @@ static __always_inline struct rt_thread *located_thread(struct task_struct *task
 	return process ? new_thread(task, process, region) : 0;
 }
 
-/* Where the return address is, at a site to which the function may have moved the stack pointer. */
+#define HALF_SLOT 4
+
+/*
+ * Where the return address is, at a site to which the function may have moved the stack pointer. A place within a function
+ * has none. It gets half a slot of its own: below all frames that run, and above those that are over.
+ */
 static __always_inline u64 slot_at(const struct pt_regs *ctx, u64 cookie)
 {
+	if ((cookie >> RT_COOKIE_POLICY & 3) == RT_POLICY_PLACE)
+		return ctx->sp - HALF_SLOT;
 	return ctx->sp + (cookie >> RT_COOKIE_STEP & 3 ? 0 : (cookie >> RT_COOKIE_DEPTH) * sizeof(u64));
 }
 
@@ -336,6 +343,24 @@ static __noinline struct rt_thread *entering_thread(const struct pt_regs *ctx, u
 	return thread;
 }
 
+/* Control comes to a place within a function: a call there that has no return. Apart, because stacks are short. */
+static __noinline int see_place(const struct pt_regs *ctx, struct rt_hit *hit)
+{
+	struct rt_thread *thread = hit->thread;
+	struct rt_frame *caller;
+
+	/* As if the nop were a call. */
+	hit->word = ctx->ip + 1;
+	caller = rt_caller(hit);
+	if (rt_is_outside(thread, hit->region))
+		return 0;
+	if (rt_levels)
+		rt_see_context(hit, caller);
+	thread->calls++;
+	rt_pass(hit, caller);
+	return 0;
+}
+
 /* A traced function enters. Apart, because stacks are short. */
 static __noinline void on_enter(struct pt_regs *ctx, struct rt_thread *thread, u64 cookie)
 {
@@ -361,7 +386,10 @@ static __noinline void on_enter(struct pt_regs *ctx, struct rt_thread *thread, u
 		if (rt_levels)
 			hit.measured->frame_pointer = ctx->bp;
 	}
-	rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3, cookie >> RT_COOKIE_LAPS & 1,
+	if ((cookie >> RT_COOKIE_POLICY & 3) == RT_POLICY_PLACE)
+		see_place(ctx, &hit);
+	else
+		rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3, cookie >> RT_COOKIE_LAPS & 1,
 		 cookie >> RT_COOKIE_POPS & 1 ? popped(hit.region) : 0);
 	act_at_enter(&hit.region);
 }

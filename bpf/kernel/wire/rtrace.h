@@ -98,6 +98,7 @@ enum rt_policy {
 	RT_POLICY_RETURN_SITE = 0,
 	RT_POLICY_ENTRY_ONLY = 1,
 	RT_POLICY_NEVER = 2, /* it does not return */
+	RT_POLICY_PLACE = 3, /* the site is a place within a function: nothing is called there */
 };
 
 /* By which function control leaves others without a return. */

@@ -375,6 +375,7 @@ mod tests {
             jump: None,
             capture: None,
             stub: None,
+            marker: None,
         }
     }
 

@@ -128,6 +128,7 @@ fn place(signature: &Signature, column: &ValueSpec) -> Option<String> {
     match &param.location {
         AbiPlace::Register(register) => Some(register.to_string()),
         AbiPlace::Stack(offset) => Some(format!("{offset}(%rsp)")),
+        AbiPlace::Operand(operand) => Some(operand.to_string()),
         AbiPlace::Xmm(number) => Some(format!("xmm{number}")),
         _ => None,
     }

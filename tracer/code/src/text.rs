@@ -112,6 +112,13 @@ impl<'a> Text<'a> {
         (!instruction.is_invalid()).then_some(instruction)
     }
 
+    /// Whether the instructions from `start` on come to `address`, one behind the other.
+    pub fn is_reached(&self, start: u64, address: u64) -> bool {
+        let Some(bytes) = self.code(&(start..address)).filter(|bytes| self.spend(bytes.len())) else { return false };
+        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+        decoder.iter().all(|instruction| !instruction.is_invalid())
+    }
+
     /// The bytes of the instruction at `address`.
     pub fn instruction_bytes(&self, address: u64) -> Option<&'a [u8]> {
         self.image.code(address, self.instruction(address)?.len())

@@ -35,6 +35,9 @@ pub struct Entries<'a> {
     pub jumps: &'a JumpFunctions,
     /// Whether the function that begins at an address is Go's.
     pub is_of_go: &'a (dyn Fn(u64) -> bool + Sync),
+    /// Addresses of marked places, sorted. A call enters before it comes to one; and other tracers probe them with a counter,
+    /// while the kernel takes no two probes at one place of which only one has such.
+    pub markers: &'a [u64],
 }
 
 impl Entries<'_> {
@@ -90,14 +93,19 @@ impl Entries<'_> {
 
     /// Where the site of a function may slide.
     fn line(&self, extent: &Range<u64>) -> Vec<CodePoint> {
-        line::from_entry(self.text, extent, (self.keeps)(extent.start))
+        let mut line = line::from_entry(self.text, extent, (self.keeps)(extent.start));
+        let first = self.markers.partition_point(|&marked| marked <= extent.start);
+        let end = self.markers.get(first).copied().unwrap_or(u64::MAX);
+        line.retain(|place| place.address < end);
+        line
     }
 
     fn is_in_file(&self, place: CodePoint) -> bool {
         self.text.image().file_offset(place.address).is_some()
     }
 
-    fn site(&self, place: CodePoint) -> Result<EntrySite, Reason> {
+    /// The site at an instruction, or why there can be none.
+    pub fn site(&self, place: CodePoint) -> Result<EntrySite, Reason> {
         let cost = match self.handling(place) {
             Handling::Emulated => SiteCost::Emulated,
             Handling::BpfEmulated(step) => SiteCost::BpfEmulated(step),

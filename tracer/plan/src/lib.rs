@@ -9,6 +9,7 @@ mod deny;
 mod entries;
 mod filter;
 pub mod jump;
+mod markers;
 pub mod pattern;
 mod planner;
 mod reason;
@@ -17,6 +18,7 @@ mod selector;
 mod tests;
 mod wildcard;
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,7 +29,7 @@ use rtrace_code::returning::Returning;
 use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_model::{ExitPolicy, Jump, Library, Region, RegionId};
-use rtrace_symbolizer::parts::FileParts;
+use rtrace_symbolizer::parts::{self, FileParts};
 use rtrace_symbolizer::{Exports, Function, Image, Sources, Stamp, Symbol, Uses, demangle, ifunc};
 
 pub use self::capture::{Capture, Captures};
@@ -88,6 +90,9 @@ pub struct PlannedRegion {
     /// The stub at which calls may be seen instead, or why there can be none; `None` where no stubs
     /// are asked for, and where the entry site is cheap anyway.
     pub stub: Option<Result<Stub, Reason>>,
+    /// Of a marked place within a function: offset in the file, in bytes, of the counter by which the program knows that
+    /// somebody looks; 0 if it has none.
+    pub marker: Option<u64>,
 }
 
 impl PlannedRegion {
@@ -164,7 +169,9 @@ impl PlanOptions {
         if self.opens(function) {
             return true;
         }
-        let included = self.include.is_empty() || self.include.iter().any(|selector| selector.selects(function));
+        // Nobody who asks for all functions means places within them.
+        let is_any = self.include.is_empty() && !pattern::has_lone_colon(function.name);
+        let included = is_any || self.include.iter().any(|selector| selector.selects(function));
         included
             && function.size.is_none_or(|size| size >= self.min_size)
             && !self.exclude.iter().any(|selector| selector.selects(function))
@@ -245,6 +252,11 @@ impl LibrarySource {
     /// The same for a symbol that is taken for no function.
     pub fn symbol<'a>(&'a self, name: &'a str) -> SelectedFunction<'a> {
         SelectedFunction { library: Some(self.file_name()), ..SelectedFunction::named(name) }
+    }
+
+    /// Whether this part of the file is not what a process executes; `relocated`: parts to which the dynamic linker writes.
+    fn is_altered(&self, part: &Range<u64>, relocated: &[Range<u64>]) -> bool {
+        parts::overlaps_beside(&self.altered, part, relocated)
     }
 
     fn file_name(&self) -> &str {

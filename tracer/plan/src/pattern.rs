@@ -20,11 +20,13 @@ const MAX_REGEX_SIZE: usize = 1 << 20;
 /// `re:EXPR` and `/EXPR/` are regular expressions that match anywhere in a name. Text with `*` or
 /// `?` is a glob over the whole name, where `[…]` and `{…}` work too. Anything else is one exact
 /// name, so that `operator[]` needs no quoting; the parameters that a demangled name ends in may be left out, and of a
-/// template its arguments and the type of its result.
+/// template its arguments and the type of its result. A USDT probe is called `provider:name`, and only patterns with such a
+/// colon select it.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     kind: PatternKind,
     has_version: bool,
+    is_of_markers: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -84,13 +86,24 @@ impl FromStr for Pattern {
             None if text.contains(['*', '?']) => PatternKind::Glob(glob(text)?),
             None => PatternKind::Exact(text.to_owned()),
         };
-        Ok(Pattern { kind, has_version: text.contains('@') })
+        Ok(Pattern {
+            kind,
+            has_version: text.contains('@'),
+            is_of_markers: has_lone_colon(text.trim_start_matches("re:")),
+        })
     }
 }
 
 /// What is behind the word that a pattern begins with, such as `src:`. `src::f` is a function.
 pub(crate) fn behind<'t>(word: &str, text: &'t str) -> Option<&'t str> {
     text.strip_prefix(word).filter(|rest| !rest.starts_with(':'))
+}
+
+/// Whether a name is that of a USDT probe, or a pattern may be one of those: there is a colon that is none of `::`.
+pub(crate) fn has_lone_colon(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let is_colon = |at: usize| bytes.get(at) == Some(&b':');
+    (0..bytes.len()).any(|at| is_colon(at) && !is_colon(at + 1) && (at == 0 || !is_colon(at - 1)))
 }
 
 /// Whether a name is that of a function of the source, by what follows that there: nothing, the arguments of its template, its
@@ -147,6 +160,9 @@ impl Pattern {
 
     /// Whether this one name matches.
     pub fn matches(&self, name: &str) -> bool {
+        if has_lone_colon(name) && !self.is_of_markers {
+            return false;
+        }
         match &self.kind {
             PatternKind::Exact(text) => {
                 let is_it = |name: &str| name.strip_prefix(text.as_str()).is_some_and(is_same_function);
@@ -184,6 +200,16 @@ mod tests {
         assert!(!matches("app::operator<", "app::operator<<(app::Box<int> const&, int)"));
         assert!(!matches("bool", "app::Box::operator bool() const"));
         assert!(!matches("cloned", "cloned.cold") && !matches("cloned", "cloned.part.0"));
+    }
+
+    #[test]
+    fn marked_places_take_a_colon() {
+        assert!(matches("python:*", "python:line") && matches("*:line", "python:line"));
+        assert!(matches("python:line", "python:line") && matches("/^python:/", "python:line"));
+        for pattern in ["*", "python*", "*line", "/line/", "std::*"] {
+            assert!(!matches(pattern, "python:line"), "{pattern}");
+        }
+        assert!(!matches("re:line", "python:line") && matches("re:on:line", "python:line"));
     }
 
     #[test]

@@ -19,8 +19,8 @@ use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 use super::entries::Entries;
 use super::jump::{self, JumpFunctions};
 use super::reason::Reason;
-use super::{EntrySite, LibrarySource, PlanOptions, PlannedRegion, Refusal, deny};
-use rtrace_symbolizer::parts::{self, FileParts};
+use super::{EntrySite, LibrarySource, PlanOptions, PlannedRegion, Refusal, deny, markers};
+use rtrace_symbolizer::parts::FileParts;
 
 /// A function that was asked for: one address of code.
 struct FunctionCandidate {
@@ -49,6 +49,8 @@ pub struct Planner<'a> {
     /// Parts of the file to which the dynamic linker writes, sorted.
     relocated: FileParts,
     options: &'a PlanOptions,
+    /// Addresses of marked places, sorted.
+    markers: Vec<u64>,
     refused: Vec<Refusal>,
 }
 
@@ -60,7 +62,9 @@ impl<'a> Planner<'a> {
         let text = Text::new(&source.image, exported.chain(chosen).collect());
         let relocated = text.verbatim().by_offset(&source.image).relocated().to_vec();
         let go = source.image.go_code();
-        Planner { source, text, go, relocated, options, refused: Vec::new() }
+        let mut markers: Vec<u64> = source.exports.markers.iter().map(|marker| marker.place.address).collect();
+        markers.sort_unstable();
+        Planner { source, text, go, relocated, options, markers, refused: Vec::new() }
     }
 
     /// The regions, sorted by file offset with ids from 0, and what is not probed.
@@ -72,9 +76,11 @@ impl<'a> Planner<'a> {
         let jumps = jump::of(&self.source.image);
         let keeps = |address: u64| self.keeps(address);
         let wants_stub = |address| !self.vectors(address).is_empty();
-        let entries = self.entries(&jumps, &keeps, &wants_stub, &|address| self.is_of_go(address)).sites(&codes);
+        let is_of_go = |address| self.is_of_go(address);
+        let entries = self.entries(&jumps, &keeps, &wants_stub, &is_of_go);
+        let sites = entries.sites(&codes);
         let mut probed = Vec::with_capacity(candidates.len());
-        for (candidate, entry) in candidates.into_iter().zip(entries) {
+        for (candidate, entry) in candidates.into_iter().zip(sites) {
             match (self.denied(&candidate, entry.as_ref().ok()), entry) {
                 (None, Ok(entry)) => probed.push((candidate, entry)),
                 (Some(reason), _) | (None, Err(reason)) => self.refuse(candidate.name, reason),
@@ -85,9 +91,10 @@ impl<'a> Planner<'a> {
         // The C library's own ways are seen.
         let abandons = jumps.is_empty() && self.any_abandons(&probed);
         let ends = self.ends(&probed);
-        let planned = (0..).map(RegionId).zip(probed).zip(ends);
-        let planned = planned.map(|((id, probed), ends)| self.region(id, probed, ends, abandons, &jumps));
+        let planned = probed.into_iter().zip(ends);
+        let planned = planned.map(|(probed, ends)| self.region(probed, ends, abandons, &jumps));
         let mut regions: Vec<_> = planned.collect();
+        self.add_markers(&mut regions, &jumps);
         make_names_unique(&mut regions);
         if self.options.stubs {
             self.add_stubs(&mut regions);
@@ -102,7 +109,7 @@ impl<'a> Planner<'a> {
     fn denied(&self, candidate: &FunctionCandidate, entry: Option<&EntrySite>) -> Option<Reason> {
         let begins_program = self.source.image.entry() == Some(candidate.code.entry);
         let end = entry.map_or(candidate.file_offset, |entry| entry.file_offset) + LONGEST as u64;
-        let is_altered = parts::overlaps_beside(&self.source.altered, &(candidate.file_offset..end), &self.relocated);
+        let is_altered = self.source.is_altered(&(candidate.file_offset..end), &self.relocated);
         let by_code = begins_program.then_some(Reason::NotCalled).or(is_altered.then_some(Reason::Altered));
         deny::reason(&candidate.symbols).or(by_code)
     }
@@ -162,6 +169,17 @@ impl<'a> Planner<'a> {
             let code = self.text.extent(candidate.code).and_then(|extent| self.text.code(&extent));
             code.is_none_or(arrival::passes_on)
         })
+    }
+
+    /// Adds the marked places that are asked for, and numbers the regions anew.
+    fn add_markers(&mut self, regions: &mut Vec<PlannedRegion>, jumps: &JumpFunctions) {
+        let taken = regions.iter().map(|planned| planned.entry.file_offset).collect();
+        let entries = self.entries(jumps, &|_| Intact::default(), &|_| false, &|_| false);
+        let (places, refused) = markers::plan(self.source, self.options, &self.text, &entries, &taken);
+        regions.extend(places);
+        regions.sort_by_key(|planned| planned.region.file_offset);
+        regions.iter_mut().zip(0..).for_each(|(planned, id)| planned.region.id = RegionId(id));
+        self.refused.extend(refused);
     }
 
     /// Gives stubs to the functions that must be single-stepped, and to those of which vector registers are fetched. The
@@ -291,7 +309,8 @@ impl<'a> Planner<'a> {
         wants_stub: &'s (dyn Fn(u64) -> bool + Sync),
         is_of_go: &'s (dyn Fn(u64) -> bool + Sync),
     ) -> Entries<'s> {
-        Entries { text: &self.text, emulated: self.options.emulated, keeps, wants_stub, jumps, is_of_go }
+        let (emulated, markers) = (self.options.emulated, &self.markers);
+        Entries { text: &self.text, emulated, keeps, wants_stub, jumps, is_of_go, markers }
     }
 
     /// What must be as it was where the entry of the function at this address is seen.
@@ -316,7 +335,6 @@ impl<'a> Planner<'a> {
 
     fn region(
         &self,
-        id: RegionId,
         ((candidate, entry), laps): (ProbedFunction, bool),
         CallEnds { tails, returning, passes_on }: CallEnds,
         abandons: bool,
@@ -328,7 +346,7 @@ impl<'a> Planner<'a> {
         let exit = if untimed.is_some() { ExitPolicy::EntryOnly } else { self.options.exit };
         let capture = self.source.captures.get(&code.entry).cloned();
         let region = Region {
-            id,
+            id: RegionId(0),
             library: self.source.library.id,
             name,
             symbols: symbols.into_iter().map(symbol_name).collect(),
@@ -358,6 +376,7 @@ impl<'a> Planner<'a> {
             jump,
             capture,
             stub: None,
+            marker: None,
         }
     }
 }

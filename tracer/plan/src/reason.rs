@@ -31,6 +31,12 @@ pub enum Reason {
     Kernel(String),
     /// Returns of Go's functions arrive on other threads, at other places of memory.
     MovingStacks,
+    /// It is a place within a function.
+    Place,
+    /// At this place within a function is no nop, as far as anybody can tell.
+    NoNop,
+    /// At this place within a function, the entry of that is seen.
+    Shared,
     /// A loop begins at its first instruction, and its returns are not detected by return sites.
     Laps,
     /// It is the program's own, which no stub serves.
@@ -58,6 +64,9 @@ impl Display for Reason {
             Reason::NotInFile => "its code is not in the file",
             Reason::Code(obstacle) => return obstacle.fmt(f),
             Reason::Kernel(cause) => return write!(f, "refused by the kernel: {cause}"),
+            Reason::Place => "a USDT probe is a place within a function, and nothing returns from it",
+            Reason::NoNop => "no nop is where its note says, so the note may be older than the code",
+            Reason::Shared => "the entry of its function is traced by the same instruction",
             Reason::MovingStacks => "Go moves its stacks, and runs goroutines on any thread",
             Reason::Laps => {
                 "a loop begins at its first instruction: only return sites (`--exit return-site`) tell its laps from calls"

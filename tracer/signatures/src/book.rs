@@ -93,6 +93,8 @@ pub struct Asked<'a> {
     pub symbols: &'a [&'a str],
     /// Its address, in the file's own terms.
     pub address: u64,
+    /// Of a USDT probe: what its note says of its arguments.
+    pub note: Option<&'a str>,
 }
 
 /// What is known of one function.
@@ -196,6 +198,9 @@ impl Book {
             BookState::Asked if page.asks_only_where() => return page.raw(page.columns),
             BookState::Asked => {}
         }
+        if let Some(note) = function.note {
+            return page.marker(note, self.no_strings);
+        }
         let definition = found.iter().find_map(|found| found.definitions.get(&function.address));
         let refused = found.iter().find_map(|found| found.refused.get(&function.address));
         let mut declarations =
@@ -278,6 +283,14 @@ impl Page<'_> {
             .is_some_and(|columns| !columns.is_empty() && columns.iter().all(|wanted| wanted.running().is_some()))
     }
 
+    /// What the note of a USDT probe says of its arguments.
+    fn marker(&self, note: &str, no_strings: bool) -> Result<Lookup, Error> {
+        let wish = Wish { columns: self.columns, entry: None, dialect: self.dialect, no_strings, stubs: false };
+        let (signature, program) = describe::marker(self.name, note, &wish)
+            .map_err(|message| Error::Selection { selection: self.name.to_owned(), message })?;
+        Ok(Lookup::Signature(Box::new(signature), program))
+    }
+
     /// What there is of a function of which nothing is known.
     fn raw(&self, columns: Option<&[Wanted]>) -> Result<Lookup, Error> {
         let (signature, program) = describe::raw(self.name, columns)
@@ -301,8 +314,11 @@ impl Page<'_> {
 
 /// Asks debug information: that of the library, then that of the programs that call it.
 fn look_up(subject: &TracedLibrary, functions: &[Asked], pages: &[Page]) -> Vec<dwarf::DwarfFindings> {
-    let open: Vec<(&Asked, &Page)> =
-        functions.iter().zip(pages).filter(|(_, page)| page.needs_debug_information()).collect();
+    let open: Vec<(&Asked, &Page)> = functions
+        .iter()
+        .zip(pages)
+        .filter(|(one, page)| one.note.is_none() && page.needs_debug_information())
+        .collect();
     let levels = open.iter().map(|(_, page)| page.levels()).max().unwrap_or(0);
     if open.is_empty() {
         return Vec::new();

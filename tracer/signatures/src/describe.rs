@@ -11,7 +11,7 @@ use crate::read::ValuePlace;
 use crate::table::{Dialect, TableEntry};
 use crate::{
     AbiPlace, At, Cause, ColumnType, Condition, DropReason, Dropped, FetchProgram, MetricSpec, MetricUnit, Op, OpCode,
-    Param, SaidBy, Signature, Type, ValueSpec, abi, assemble, expression,
+    Operand, Param, SaidBy, Signature, Type, ValueSpec, abi, assemble, expression, operand,
 };
 
 /// Names that other columns of the trace have.
@@ -39,47 +39,30 @@ pub struct Wish<'a> {
 /// # Errors
 /// A capture, a metric or a role makes no sense for this function: a message.
 pub fn describe(name: &str, description: Description, wish: &Wish) -> Result<(Signature, FetchProgram), String> {
-    let function = DescribedFunction::new(name, description);
-    let mut captured = CapturedColumns::default();
-    for wanted in function.wanted(wish) {
-        captured.add(&function, &wanted, wish)?;
-    }
-    let CapturedColumns { mut columns, mut dropped } = captured;
-    let mut metrics = function.metrics(wish, &mut dropped)?;
-    // The size of a message is a column, too: a sum does not say which call it is of, nor that a part is unknown.
-    if wish.columns.is_none() && wish.entry.and_then(|entry| entry.event).is_some_and(FunctionEvent::is_message) {
-        columns.extend(metrics.iter().map(MetricSpec::as_column));
-    }
-    for (role, place) in wish.entry.iter().flat_map(|entry| &entry.roles) {
-        let column = columns.iter_mut().find(|column| column.name == *place).map(|column| &mut column.role);
-        let metric = metrics.iter_mut().find(|metric| metric.name == *place).map(|metric| &mut metric.role);
-        let is_captured = column.is_some() || metric.is_some();
-        column.into_iter().chain(metric).for_each(|target| *target = Some(*role));
-        match is_captured {
-            true => {}
-            // The user's columns may leave it out, and it may be unobservable.
-            false if wish.columns.is_some() || dropped.iter().any(|dropped| dropped.name == *place) => {}
-            false => return Err(format!("the role `{}` is that of `{place}`, which is not captured", role.name())),
-        }
-    }
-    for column in columns.iter_mut().filter(|column| column.role == Some(Role::Bytes)) {
-        column.unit = Some("B".to_owned());
-    }
-    let (program, without_room) = assemble(&mut columns, &mut metrics);
-    dropped.extend(without_room);
-    let signature = Signature {
-        name: function.name,
-        params: function.params,
-        result: function.result,
-        result_location: function.result_location,
-        variadic: function.variadic,
-        source: function.source,
-        columns,
-        metrics,
-        event: wish.entry.and_then(|entry| entry.event),
-        dropped,
+    DescribedFunction::new(name, description).captured(wish)
+}
+
+/// The same of a USDT probe, whose arguments are where its note says.
+///
+/// # Errors
+/// As [`describe`].
+pub fn marker(name: &str, note: &str, wish: &Wish) -> Result<(Signature, FetchProgram), String> {
+    let param = |(number, (ctype, place)): (usize, (Type, Result<Operand, String>))| Param {
+        name: format!("arg{number}"),
+        c_type: ctype.to_string(),
+        ctype,
+        location: place.map_or_else(|text| AbiPlace::Unobservable(Cause::Operand(text)), AbiPlace::Operand),
     };
-    Ok((signature, program))
+    let function = DescribedFunction {
+        name: name.to_owned(),
+        params: (1..).zip(operand::arguments(note)).map(param).collect(),
+        result: None,
+        result_location: AbiPlace::Unobservable(Cause::Void),
+        variadic: false,
+        by_reference: false,
+        source: SaidBy::Note,
+    };
+    function.captured(wish)
 }
 
 /// A function whose values have places.
@@ -109,6 +92,50 @@ impl DescribedFunction {
         };
         let params = params.into_iter().zip(locations).zip(names.clone()).map(param).collect();
         DescribedFunction { name: name.to_owned(), params, result, result_location, variadic, by_reference, source }
+    }
+
+    /// What is captured of it, with the program that fetches its values.
+    fn captured(self, wish: &Wish) -> Result<(Signature, FetchProgram), String> {
+        let mut captured = CapturedColumns::default();
+        for wanted in self.wanted(wish) {
+            captured.add(&self, &wanted, wish)?;
+        }
+        let CapturedColumns { mut columns, mut dropped } = captured;
+        let mut metrics = self.metrics(wish, &mut dropped)?;
+        // The size of a message is a column, too: a sum does not say which call it is of, nor that a part is unknown.
+        if wish.columns.is_none() && wish.entry.and_then(|entry| entry.event).is_some_and(FunctionEvent::is_message) {
+            columns.extend(metrics.iter().map(MetricSpec::as_column));
+        }
+        for (role, place) in wish.entry.iter().flat_map(|entry| &entry.roles) {
+            let column = columns.iter_mut().find(|column| column.name == *place).map(|column| &mut column.role);
+            let metric = metrics.iter_mut().find(|metric| metric.name == *place).map(|metric| &mut metric.role);
+            let is_captured = column.is_some() || metric.is_some();
+            column.into_iter().chain(metric).for_each(|target| *target = Some(*role));
+            match is_captured {
+                true => {}
+                // The user's columns may leave it out, and it may be unobservable.
+                false if wish.columns.is_some() || dropped.iter().any(|dropped| dropped.name == *place) => {}
+                false => return Err(format!("the role `{}` is that of `{place}`, which is not captured", role.name())),
+            }
+        }
+        for column in columns.iter_mut().filter(|column| column.role == Some(Role::Bytes)) {
+            column.unit = Some("B".to_owned());
+        }
+        let (program, without_room) = assemble(&mut columns, &mut metrics);
+        dropped.extend(without_room);
+        let signature = Signature {
+            name: self.name,
+            params: self.params,
+            result: self.result,
+            result_location: self.result_location,
+            variadic: self.variadic,
+            source: self.source,
+            columns,
+            metrics,
+            event: wish.entry.and_then(|entry| entry.event),
+            dropped,
+        };
+        Ok((signature, program))
     }
 
     fn wanted(&self, wish: &Wish) -> Vec<Wanted> {

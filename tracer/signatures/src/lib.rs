@@ -22,6 +22,7 @@ mod error;
 mod expression;
 mod lexer;
 mod location;
+mod operand;
 mod prototype;
 mod read;
 mod selection;
@@ -38,6 +39,7 @@ pub use ctype::{Class, Field, Structure, Type};
 pub use errno::leave_out_errno;
 pub use error::{Error, TableLine};
 pub use location::{AbiPlace, Cause};
+pub use operand::Operand;
 pub use signature::{DropReason, Dropped, NotKnown, Param, SaidBy, Signature};
 pub use table::{TableContents, TableOrigin};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Register;
+use crate::{Operand, Register};
 
 /// Where the ABI puts a value.
 ///
@@ -20,6 +20,8 @@ pub enum AbiPlace {
     Split([Box<AbiPlace>; 2]),
     /// In memory, at the address that is here: a large structure that is returned, and one of C++ that is no plain data.
     Behind(Box<AbiPlace>),
+    /// Where the note of a USDT probe says.
+    Operand(Operand),
     /// It cannot be read.
     Unobservable(Cause),
 }
@@ -59,6 +61,8 @@ pub enum Cause {
     Disputed,
     /// It is in the variable part of the arguments.
     Variadic,
+    /// The note of a USDT probe says where it is: in a place that is not read, such as a variable or a vector register.
+    Operand(String),
     /// The function returns nothing.
     Void,
 }
@@ -84,6 +88,7 @@ impl fmt::Display for Cause {
             Cause::OtherLibrary => formatter.write_str("known to functions of the C library only"),
             Cause::Disputed => formatter.write_str("in a place on which compilers disagree"),
             Cause::Variadic => formatter.write_str("in the variable part of the arguments"),
+            Cause::Operand(text) => write!(formatter, "in `{text}`, which is not read"),
             Cause::Void => formatter.write_str("the function returns nothing"),
         }
     }

@@ -56,6 +56,8 @@ pub enum SaidBy {
     Library(PathBuf),
     /// The debug information of a program that calls it.
     Caller(PathBuf),
+    /// The note of a USDT probe.
+    Note,
     /// Nobody: these are the registers of the first six integer arguments.
     Raw,
 }
@@ -67,6 +69,7 @@ impl fmt::Display for SaidBy {
             SaidBy::Table(name, line) => write!(formatter, "built-in table {name}.toml:{line}"),
             SaidBy::Library(path) => write!(formatter, "debug information in {}", path.display()),
             SaidBy::Caller(path) => write!(formatter, "debug information of the caller {}", path.display()),
+            SaidBy::Note => formatter.write_str("the note of the USDT probe"),
             SaidBy::Raw => formatter.write_str("raw registers"),
         }
     }

@@ -518,19 +518,19 @@ pub fn place_again(programs: &Programs, pids: &[u32], regions: &[&Throttleable])
     Ok(attachment)
 }
 
-/// A site with its cookie, which also tells what our program does in the kernel's place.
-fn site(planned: plan::EntrySite, cookie: u64) -> Site {
-    let plan::EntrySite { file_offset, cost, words, .. } = planned;
+/// A site of a region with its cookie, which also tells what our program does in the kernel's place.
+fn site(planned: &PlannedRegion, entry: plan::EntrySite) -> Site {
+    let plan::EntrySite { file_offset, cost, words, .. } = entry;
     let cookie = match cost {
-        SiteCost::BpfEmulated(step) => step_cookie(cookie, step, file_offset),
-        SiteCost::Emulated | SiteCost::SingleStep => deep_cookie(cookie, words),
+        SiteCost::BpfEmulated(step) => step_cookie(cookie(planned), step, file_offset),
+        SiteCost::Emulated | SiteCost::SingleStep => deep_cookie(cookie(planned), words),
     };
-    Site { file_offset, cookie }
+    Site { semaphore: planned.marker.unwrap_or(0), ..Site::new(file_offset, cookie) }
 }
 
 /// The site at which a region's calls enter.
 pub fn entry_of(planned: &PlannedRegion) -> Site {
-    site(planned.entry, cookie(planned))
+    site(planned, planned.entry)
 }
 
 /// The cookie of the sites at which a region's calls enter.
@@ -538,6 +538,7 @@ fn cookie(planned: &PlannedRegion) -> u64 {
     let policy = match planned.region.exit {
         ExitPolicy::ReturnSite if planned.never_returns() => PolicyCode::RT_POLICY_NEVER,
         ExitPolicy::ReturnSite => PolicyCode::RT_POLICY_RETURN_SITE,
+        ExitPolicy::EntryOnly if planned.marker.is_some() => PolicyCode::RT_POLICY_PLACE,
         ExitPolicy::EntryOnly => PolicyCode::RT_POLICY_ENTRY_ONLY,
     };
     let tails = match planned.tails {
@@ -608,7 +609,7 @@ impl Placing<'_> {
 
     /// The sites at which calls enter, where each region has one.
     fn sites(&self, entry: impl Fn(&PlannedRegion) -> Option<plan::EntrySite>) -> Vec<RegionSite> {
-        let site = |&planned: &&PlannedRegion| Some((planned.region.id, site(entry(planned)?, cookie(planned))));
+        let site = |&planned: &&PlannedRegion| Some((planned.region.id, site(planned, entry(planned)?)));
         self.regions.iter().filter_map(site).collect()
     }
 

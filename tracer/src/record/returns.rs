@@ -534,7 +534,7 @@ impl<'a> ReturnSites<'a> {
         self.known.insert((pid, file, offset), id);
         let ReturnProbe { distance, words, result, is_stored, .. } = site;
         let site = wire::ReturnSite { distance, words, is_fixed, is_stepped, only_returns, result, is_stored };
-        let probe = Site { file_offset: offset + u64::from(distance), cookie: site.cookie(id) };
+        let probe = Site::new(offset + u64::from(distance), site.cookie(id));
         Placement { id, offset, probe }
     }
 

@@ -55,7 +55,11 @@ fn captures(
     let selected =
         own.chain(chosen).filter(|&(index, address)| options.selects(&source.subject(&functions[index], address)));
     let symbols = |index: usize| functions[index].symbols.iter().map(|symbol| symbol.name.as_str()).collect();
-    let asked: Vec<(Vec<&str>, u64)> = selected.map(|(index, address)| (symbols(index), address)).collect();
+    let places = source.exports.markers.iter().map(|marker| &marker.place);
+    let places = places.filter(|place| options.selects(&source.subject(place, place.address)));
+    let places = places.map(|place| (vec![place.name.as_str()], place.address));
+    let asked = selected.map(|(index, address)| (symbols(index), address)).chain(places);
+    let asked: Vec<(Vec<&str>, u64)> = asked.collect();
     let known = of_library(book, source, &asked, callers)?;
     let errno = errno(source);
     let captures = asked.iter().zip(known).filter_map(|((_, address), known)| match known {
@@ -102,7 +106,12 @@ pub fn of_library(
 ) -> Result<Vec<Lookup>, Error> {
     let path = PathBuf::from(&source.library.path);
     let subject = TracedLibrary { path: &path, open: &source.attach_path, image: &source.image, callers };
-    let asked = functions.iter().map(|(symbols, address)| Asked { symbols, address: *address });
+    let markers = &source.exports.markers;
+    let note = |address: u64| {
+        let marker = markers.iter().find(|marker| marker.place.address == address)?;
+        Some(marker.arguments.as_str())
+    };
+    let asked = functions.iter().map(|(symbols, address)| Asked { symbols, address: *address, note: note(*address) });
     let mut known = book.of_library(&subject, &asked.collect::<Vec<_>>())?;
     if errno(source).is_none() {
         for known in &mut known {

@@ -139,7 +139,8 @@ impl ProbePlaces {
         let image = Arc::new(Image::open(&path).ok()?.with_debug_symbols(&module.path));
         let exports = image.all_functions().ok()?;
         let jumps = jump::of(&image).into_keys().filter_map(|address| image.file_offset(address));
-        let mut entries: BTreeSet<u64> = jumps.collect();
+        let markers = exports.markers.iter().map(|marker| marker.place.file_offset);
+        let mut entries: BTreeSet<u64> = jumps.chain(markers).collect();
         let (device, inode) = file;
         let path_shown = module.path.display().to_string();
         let library = Library { id: LibraryId(0), path: path_shown, apart: None, build_id: None, device, inode };
@@ -195,7 +196,12 @@ pub fn remove(programs: &Programs, breakpoints: &[Breakpoints]) -> Result<(), Bp
     let mut placed = Vec::new();
     for Breakpoints { module, offsets } in breakpoints {
         let path = module.open_path();
-        let sites: Vec<Site> = offsets.iter().map(|&file_offset| Site { file_offset, cookie }).collect();
+        // The kernel takes a probe beside another only with the same counter.
+        let markers = Image::open(&path).map(|image| image.markers()).unwrap_or_default();
+        let semaphore_at =
+            |offset: u64| markers.iter().find(|it| it.place.file_offset == offset).map_or(0, |it| it.semaphore);
+        let site = |&offset: &u64| Site { semaphore: semaphore_at(offset), ..Site::new(offset, cookie) };
+        let sites: Vec<Site> = offsets.iter().map(site).collect();
         let attach = |sites: &[Site]| programs.attach(Role::Enter, &path, &[module.pid], sites);
         // Where the kernel refuses a site, that breakpoint is none of its own.
         let links = attach::place(&sites, &attach, &mut |_, _| {})?;

@@ -32,7 +32,7 @@ pub struct SelectionArgs {
     ///
     /// rtrace matches the pattern against symbols and demangled names. By default it traces all exported functions.
     /// `src:*/solver/*.c` selects functions by the source file of their definition; this takes debug information.
-    /// `lib:libz.so:crc*` selects functions of one of the libraries.
+    /// `lib:libz.so:crc*` selects functions of one of the libraries. `python:gc__*`, with a single colon, selects USDT probes.
     #[arg(long = "func", value_name = "PATTERN")]
     functions: Vec<Selector>,
 

@@ -41,6 +41,7 @@ impl Case<'_> {
             wants_stub: &|_| self.wants_stub,
             jumps: &JumpFunctions::default(),
             is_of_go: &|_| false,
+            markers: &[],
         };
         entries.sites(&[FunctionCode { entry: BASE, size: self.body.len() as u64 }]).remove(0)
     }

@@ -33,7 +33,8 @@ pub fn known(path: &Path, callers: &[PathBuf], request: &Request, symbols: &[&st
             (function.symbols.iter().map(|known| known.name.as_str()).collect(), function.address)
         })
         .collect();
-    let asked: Vec<Asked> = found.iter().map(|(symbols, address)| Asked { symbols, address: *address }).collect();
+    let asked: Vec<Asked> =
+        found.iter().map(|(symbols, address)| Asked { symbols, address: *address, note: None }).collect();
     book.of_library(&subject, &asked)
 }
 

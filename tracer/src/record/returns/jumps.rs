@@ -197,7 +197,7 @@ fn known(name: &Path, path: &Path, is_traced: bool, has_probe: impl Fn(u64) -> b
     let file = Pinned::open(path, image.stamp()).ok()?;
     let site = |(address, jump): (u64, Jump)| {
         let file_offset = image.file_offset(address).filter(|&offset| !has_probe(offset))?;
-        Some(Site { file_offset, cookie: untraced_jump_cookie(jump) })
+        Some(Site::new(file_offset, untraced_jump_cookie(jump)))
     };
     let sites = jump::of(&image).into_iter().filter_map(site).collect();
     Some(Known { file, sites })

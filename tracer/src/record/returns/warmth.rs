@@ -41,7 +41,7 @@ impl<'a> Warmth<'a> {
     /// Waits until the kernel is ready.
     fn make_ready(&mut self) {
         let Some(file) = &self.file else { return };
-        let nowhere = Site { file_offset: 0, cookie: 0 };
+        let nowhere = Site::new(0, 0);
         // Where it is refused, probes come later.
         self.probes.extend(self.programs.attach(Role::Return, &open_path(file), &[std::process::id()], &[nowhere]));
         if self.probes.len() >= TOGETHER {
