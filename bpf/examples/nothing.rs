@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let pid: u32 = arguments.next().ok_or("a process id is missing")?.parse()?;
     let path = PathBuf::from(arguments.next().ok_or("a file is missing")?);
-    let site = |offset: String| Ok::<_, std::num::ParseIntError>(Site { file_offset: offset.parse()?, cookie: 0 });
+    let site = |offset: String| Ok::<_, std::num::ParseIntError>(Site::new(offset.parse()?, 0));
     let sites: Vec<Site> = arguments.map(site).collect::<Result<_, _>>()?;
     let _probes = attach_nothing(AttachTarget { path: &path, pid }, &sites)?;
     println!("ready");

@@ -8,7 +8,7 @@ use foldhash::{HashMap, HashSet};
 use rtrace_model::text_of;
 
 use crate::symtab::{SymbolEntry, SymbolTable};
-use crate::{Error, Function, Image, Marker, Symbol, demangle, distinct};
+use crate::{Error, Function, Image, Symbol, UsdtProbe, demangle, distinct};
 
 /// Names may share their bytes in the file, so a small file can claim many long ones; all names
 /// with their versions may be this many times as long as the file.
@@ -65,7 +65,7 @@ pub struct Exports {
     /// The function symbols that were left out, in symbol table order.
     pub refused: Vec<Refused>,
     /// Marked places within functions, sorted by file offset.
-    pub markers: Vec<Marker>,
+    pub markers: Vec<UsdtProbe>,
 }
 
 impl Exports {

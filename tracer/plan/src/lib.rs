@@ -9,13 +9,13 @@ mod deny;
 mod entries;
 mod filter;
 pub mod jump;
-mod markers;
 pub mod pattern;
 mod planner;
 mod reason;
 mod selector;
 #[cfg(test)]
 mod tests;
+mod usdt;
 mod wildcard;
 
 use std::ops::Range;

@@ -19,7 +19,7 @@ use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 use super::entries::Entries;
 use super::jump::{self, JumpFunctions};
 use super::reason::Reason;
-use super::{EntrySite, LibrarySource, PlanOptions, PlannedRegion, Refusal, deny, markers};
+use super::{EntrySite, LibrarySource, PlanOptions, PlannedRegion, Refusal, deny, usdt};
 use rtrace_symbolizer::parts::FileParts;
 
 /// A function that was asked for: one address of code.
@@ -175,7 +175,7 @@ impl<'a> Planner<'a> {
     fn add_markers(&mut self, regions: &mut Vec<PlannedRegion>, jumps: &JumpFunctions) {
         let taken = regions.iter().map(|planned| planned.entry.file_offset).collect();
         let entries = self.entries(jumps, &|_| Intact::default(), &|_| false, &|_| false);
-        let (places, refused) = markers::plan(self.source, self.options, &self.text, &entries, &taken);
+        let (places, refused) = usdt::plan(self.source, self.options, &self.text, &entries, &taken);
         regions.extend(places);
         regions.sort_by_key(|planned| planned.region.file_offset);
         regions.iter_mut().zip(0..).for_each(|(planned, id)| planned.region.id = RegionId(id));

@@ -33,6 +33,40 @@ fn a_library_without_functions_is_refused_as_such() {
     assert_eq!(library.refused.last(), Some(&refusal));
 }
 
+/// Notes of two places: one is a nop, the other is within an instruction that has the bytes of one.
+#[test]
+fn marked_places_are_nops_to_which_instructions_lead() {
+    let note = |name: &str, place: &str| {
+        format!(
+            ".pushsection .note.stapsdt,\\\"\\\",\\\"note\\\"\\n.balign 4\\n.4byte 8,994f-993f,3\\n.asciz \\\"stapsdt\\\"\\n\
+             993: .8byte {place},0,0\\n.asciz \\\"app\\\"\\n.asciz \\\"{name}\\\"\\n.asciz \\\"\\\"\\n994: .balign 4\\n.popsection\\n"
+        )
+    };
+    let code = format!(
+        "int f(int x) {{ __asm__ volatile(\"990: movl $0x90909090,%%eax\\nnop\\n{}{}\" ::: \"eax\"); return x; }}",
+        note("inner", "990b+1"),
+        note("good", "990b+5")
+    );
+    let options = |patterns: &[&str]| PlanOptions {
+        include: patterns.iter().map(|pattern| pattern.parse().unwrap()).collect(),
+        ..PlanOptions::default()
+    };
+    let Some(library) = planned("c", &code, &options(&["app:*"])) else { return };
+    let names: Vec<&str> = library.regions.iter().map(|planned| planned.region.name.as_str()).collect();
+    assert_eq!(names, ["app:good"]);
+    assert_eq!(library.refused, [Refusal { name: "app:inner".to_owned(), reason: Reason::NoNop }]);
+    assert!(library.regions[0].marker == Some(0) && library.regions[0].region.exit == ExitPolicy::EntryOnly);
+    // The entry of the function would be seen at the nop, which is cheaper.
+    let both = planned("c", &code, &options(&["app:good", "f"])).unwrap();
+    let [f, place] = ["f", "app:good"].map(|name| find(&both, name));
+    assert_eq!((f.entry.file_offset, place.entry.file_offset), (f.region.file_offset, f.region.file_offset + 5));
+    assert_eq!((f.region.id, place.region.id), (RegionId(7), RegionId(8)));
+    for patterns in [&[][..], &["*"]] {
+        let library = planned("c", &code, &options(patterns)).unwrap();
+        assert!(library.regions.len() == 1 && library.refused.is_empty(), "{patterns:?}");
+    }
+}
+
 #[test]
 fn ids_count_up_by_offset() {
     let Some(library) = planned("c", PAIR, &PlanOptions::default()) else { return };

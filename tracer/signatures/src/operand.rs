@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::{At, Cause, Op, OpCode, Register, Type, Width};
+use crate::{At, Op, OpCode, Register, Type, Width};
 
 /// Arguments of one place that are looked at; `<sys/sdt.h>` knows no more than 12.
 const MOST_ARGUMENTS: usize = 16;
@@ -39,10 +39,10 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// The operations that read some bytes of it, so many bytes further.
-    pub(crate) fn read(&self, offset: u64, width: Width) -> Result<Vec<Op>, Cause> {
+    /// The operations that read some bytes of it, so many bytes further; `None`: that is too far.
+    pub(crate) fn read(&self, offset: u64, width: Width) -> Option<Vec<Op>> {
         let load = |register: Register, width| Op::new(OpCode::Register, register as i32, width, At::Enter);
-        Ok(match *self {
+        Some(match *self {
             Operand::Number(number) => vec![Op::number(number)],
             Operand::Register(register) => vec![load(register, width)],
             Operand::Memory { base, index, displacement } => {
@@ -53,7 +53,7 @@ impl Operand {
                     program.push(Op::binary(OpCode::Add));
                 }
                 let offset = i32::try_from(offset).ok().and_then(|offset| displacement.checked_add(offset));
-                program.push(Op::new(OpCode::Memory, offset.ok_or(Cause::TooWide)?, width, At::Enter));
+                program.push(Op::new(OpCode::Memory, offset?, width, At::Enter));
                 program
             }
         })

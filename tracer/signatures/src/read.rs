@@ -172,7 +172,7 @@ fn read(location: &AbiPlace, offset: u64, width: Width) -> Result<Vec<Op>, Cause
             8..16 => read(&parts[1], offset - 8, width),
             _ => Err(Cause::TooWide),
         },
-        AbiPlace::Operand(operand) => operand.read(offset, width),
+        AbiPlace::Operand(operand) => operand.read(offset, width).ok_or(Cause::TooWide),
         AbiPlace::Behind(_) => Err(Cause::NotPlain),
         AbiPlace::Unobservable(reason) => Err(reason.clone()),
     }

@@ -14,7 +14,7 @@ const BASE: &str = ".stapsdt.base";
 
 /// A marked place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Marker {
+pub struct UsdtProbe {
     /// It as a function: its name is `provider:name`, which several places may share, and it has no size.
     pub place: Function,
     /// Where its arguments are, as the assembler writes operands.
@@ -26,7 +26,7 @@ pub struct Marker {
 impl Image {
     /// The marked places, sorted by file offset. Notes that cannot be read, or whose places are not in the file, are left
     /// out.
-    pub fn markers(&self) -> Vec<Marker> {
+    pub fn markers(&self) -> Vec<UsdtProbe> {
         let Some((_, mut notes)) = self.section(NOTES) else { return Vec::new() };
         let base = self.section(BASE).map(|(address, _)| address);
         let mut markers = Vec::new();
@@ -34,12 +34,12 @@ impl Image {
             markers.extend(note.and_then(|description| self.marker(description, base)));
             notes = rest;
         }
-        markers.sort_by_key(|marker: &Marker| marker.place.file_offset);
+        markers.sort_by_key(|marker: &UsdtProbe| marker.place.file_offset);
         markers.dedup_by_key(|marker| marker.place.file_offset);
         markers
     }
 
-    fn marker(&self, description: &[u8], base: Option<u64>) -> Option<Marker> {
+    fn marker(&self, description: &[u8], base: Option<u64>) -> Option<UsdtProbe> {
         let (words, texts) = description.split_first_chunk::<24>()?;
         let [address, noted_base, semaphore] = [0, 8, 16].map(|at| word(&words[at..]));
         let moved = base.map_or(0, |base| base.wrapping_sub(noted_base));
@@ -54,7 +54,7 @@ impl Image {
         let symbols = vec![Symbol { name: name.clone(), version: None, is_default: true }];
         let file_offset = self.file_offset(address)?;
         let place = Function { symbols, name, mark: String::new(), address, file_offset, size: 0, ifunc: false };
-        Some(Marker { place, arguments: arguments.to_owned(), semaphore })
+        Some(UsdtProbe { place, arguments: arguments.to_owned(), semaphore })
     }
 }
 

@@ -5,12 +5,13 @@
 
 use std::collections::HashSet;
 
+use rtrace_code::instruction::SiteCost;
 use rtrace_code::line::CodePoint;
 use rtrace_code::returning::Returning;
 use rtrace_code::tails::Tails;
 use rtrace_code::text::{FunctionCode, Text};
 use rtrace_model::{ExitPolicy, Region, RegionId, SymbolName};
-use rtrace_symbolizer::{Marker, Symbol};
+use rtrace_symbolizer::{Symbol, UsdtProbe};
 
 use crate::entries::Entries;
 use crate::{EntrySite, LibrarySource, PlanOptions, PlannedRegion, Reason, Refusal};
@@ -24,7 +25,7 @@ pub fn plan(
     taken: &HashSet<u64>,
 ) -> (Vec<PlannedRegion>, Vec<Refusal>) {
     let (mut regions, mut refused) = (Vec::new(), Vec::new());
-    let is_asked = |marker: &&Marker| options.selects(&source.subject(&marker.place, marker.place.address));
+    let is_asked = |marker: &&UsdtProbe| options.selects(&source.subject(&marker.place, marker.place.address));
     for marker in source.exports.markers.iter().filter(is_asked) {
         let place = FunctionCode { entry: marker.place.address, size: 0 };
         let site = match (taken.contains(&marker.place.file_offset), is_nop(text, place.entry)) {
@@ -51,7 +52,7 @@ fn is_nop(text: &Text<'_>, address: u64) -> bool {
     is_nop && text.frame_at(address).is_some_and(|(_, frame)| text.is_reached(frame.start, address))
 }
 
-fn region(source: &LibrarySource, marker: &Marker, entry: EntrySite) -> PlannedRegion {
+fn region(source: &LibrarySource, marker: &UsdtProbe, entry: EntrySite) -> PlannedRegion {
     let capture = source.captures.get(&marker.place.address).cloned();
     let symbol_name = |symbol: &Symbol| SymbolName { symbol: symbol.name.clone(), version: None };
     let region = Region {
@@ -62,7 +63,7 @@ fn region(source: &LibrarySource, marker: &Marker, entry: EntrySite) -> PlannedR
         file_offset: marker.place.file_offset,
         size: 0,
         exit: ExitPolicy::EntryOnly,
-        single_stepped: false,
+        single_stepped: entry.cost == SiteCost::SingleStep,
         written: false,
         stub: false,
         source_file: None,
