@@ -55,7 +55,9 @@ static __always_inline void enter_recorded(struct pt_regs *ctx)
 	struct rt_thread *thread = cookie >> RT_COOKIE_UNTRACED & 1 ? 0 : entering_thread(ctx, cookie);
 	u64 begin = thread && enter_is_timed(thread) ? bpf_ktime_get_ns() : 0;
 
-	if (thread)
+	if (thread && (cookie >> RT_COOKIE_POLICY & 3) == RT_POLICY_PLACE)
+		on_place(ctx, thread, cookie);
+	else if (thread)
 		on_enter(ctx, thread, cookie);
 	if (begin)
 		time_hit(begin, true);

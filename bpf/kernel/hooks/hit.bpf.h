@@ -213,16 +213,9 @@ static __always_inline struct rt_thread *located_thread(struct task_struct *task
 	return process ? new_thread(task, process, region) : 0;
 }
 
-#define HALF_SLOT 4
-
-/*
- * Where the return address is, at a site to which the function may have moved the stack pointer. A place within a function
- * has none. It gets half a slot of its own: below all frames that run, and above those that are over.
- */
+/* Where the return address is, at a site to which the function may have moved the stack pointer. */
 static __always_inline u64 slot_at(const struct pt_regs *ctx, u64 cookie)
 {
-	if ((cookie >> RT_COOKIE_POLICY & 3) == RT_POLICY_PLACE)
-		return ctx->sp - HALF_SLOT;
 	return ctx->sp + (cookie >> RT_COOKIE_STEP & 3 ? 0 : (cookie >> RT_COOKIE_DEPTH) * sizeof(u64));
 }
 
@@ -343,54 +336,65 @@ static __noinline struct rt_thread *entering_thread(const struct pt_regs *ctx, u
 	return thread;
 }
 
-/* Control comes to a place within a function: a call there that has no return. Apart, because stacks are short. */
-static __noinline int see_place(const struct pt_regs *ctx, struct rt_hit *hit)
+/* What hits at entries and places have in common; `slot`: that of the call. Returns whether there is one. */
+static __always_inline bool begin_enter(struct pt_regs *ctx, struct rt_hit *hit, u64 slot, u64 cookie)
 {
-	struct rt_thread *thread = hit->thread;
-	struct rt_frame *caller;
+	struct task_struct *task = bpf_get_current_task_btf();
 
-	/* As if the nop were a call. */
-	hit->word = ctx->ip + 1;
-	caller = rt_caller(hit);
-	if (rt_is_outside(thread, hit->region))
-		return 0;
+	hit->region = (u32)cookie;
+	hit->slot = slot;
+	hit->stack = stack_key(hit->thread, task, slot);
+	if (!rt_has_rows)
+		return true;
+	if (rt_counters)
+		hit->now = rt_now();
+	hit->measured = read_counters(task, hit->now);
+	if (!hit->measured)
+		return false;
+	if (rt_words) {
+		hit->measured->at_stub = cookie >> RT_COOKIE_STUB & 1;
+		fetch_at_entry(ctx, hit);
+	}
 	if (rt_levels)
-		rt_see_context(hit, caller);
-	thread->calls++;
-	rt_pass(hit, caller);
-	return 0;
+		hit->measured->frame_pointer = ctx->bp;
+	return true;
 }
 
 /* A traced function enters. Apart, because stacks are short. */
 static __noinline void on_enter(struct pt_regs *ctx, struct rt_thread *thread, u64 cookie)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct rt_hit hit = {};
-	u64 slot;
+	struct rt_hit hit = { .thread = thread };
 
-	slot = slot_at(ctx, cookie);
-	hit.thread = thread;
-	hit.region = (u32)cookie;
-	hit.slot = slot;
-	hit.stack = stack_key(thread, task, slot);
-	if (rt_has_rows) {
-		if (rt_counters)
-			hit.now = rt_now();
-		hit.measured = read_counters(task, hit.now);
-		if (!hit.measured)
-			return;
-		if (rt_words) {
-			hit.measured->at_stub = cookie >> RT_COOKIE_STUB & 1;
-			fetch_at_entry(ctx, &hit);
-		}
-		if (rt_levels)
-			hit.measured->frame_pointer = ctx->bp;
-	}
-	if ((cookie >> RT_COOKIE_POLICY & 3) == RT_POLICY_PLACE)
-		see_place(ctx, &hit);
-	else
-		rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3, cookie >> RT_COOKIE_LAPS & 1,
+	if (!begin_enter(ctx, &hit, slot_at(ctx, cookie), cookie))
+		return;
+	rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3, cookie >> RT_COOKIE_LAPS & 1,
 		 cookie >> RT_COOKIE_POPS & 1 ? popped(hit.region) : 0);
+	act_at_enter(&hit.region);
+}
+
+#define HALF_SLOT 4
+
+/*
+ * Control comes to a place within a function: a call there that has no return. No return address is at the stack
+ * pointer, so it gets half a slot of its own: below all frames that run, and above those that are over. Apart, because
+ * stacks are short.
+ */
+static __noinline void on_place(struct pt_regs *ctx, struct rt_thread *thread, u64 cookie)
+{
+	struct rt_hit hit = { .thread = thread };
+	struct rt_frame *caller;
+
+	if (!begin_enter(ctx, &hit, ctx->sp - HALF_SLOT, cookie))
+		return;
+	/* As if the nop were a call. */
+	hit.word = ctx->ip + 1;
+	caller = rt_caller(&hit);
+	if (rt_is_outside(thread, hit.region))
+		return;
+	if (rt_levels)
+		rt_see_context(&hit, caller);
+	thread->calls++;
+	rt_pass(&hit, caller);
 	act_at_enter(&hit.region);
 }
 
