@@ -366,26 +366,6 @@ impl Register {
     pub const ARGUMENTS: [Register; 6] =
         [Register::Rdi, Register::Rsi, Register::Rdx, Register::Rcx, Register::R8, Register::R9];
 
-    /// All, by their numbers.
-    pub const ALL: [Register; 16] = [
-        Register::Rax,
-        Register::Rcx,
-        Register::Rdx,
-        Register::Rbx,
-        Register::Rsp,
-        Register::Rbp,
-        Register::Rsi,
-        Register::Rdi,
-        Register::R8,
-        Register::R9,
-        Register::R10,
-        Register::R11,
-        Register::R12,
-        Register::R13,
-        Register::R14,
-        Register::R15,
-    ];
-
     /// Its name.
     pub fn name(self) -> &'static str {
         const NAMES: [&str; 16] = [

@@ -8,16 +8,16 @@ use crate::{At, Op, OpCode, Register, Type, Width};
 
 /// Arguments of one place that are looked at; `<sys/sdt.h>` knows no more than 12.
 const MOST_ARGUMENTS: usize = 16;
-/// Names of registers beside `r8` to `r15`, by their number in instructions: of 8, 4, 2 and 1 bytes.
-const NAMES: [[&str; 4]; 8] = [
-    ["rax", "eax", "ax", "al"],
-    ["rcx", "ecx", "cx", "cl"],
-    ["rdx", "edx", "dx", "dl"],
-    ["rbx", "ebx", "bx", "bl"],
-    ["rsp", "esp", "sp", "spl"],
-    ["rbp", "ebp", "bp", "bpl"],
-    ["rsi", "esi", "si", "sil"],
-    ["rdi", "edi", "di", "dil"],
+/// Names of registers beside `r8` to `r15`: of 8, 4, 2 and 1 bytes.
+const NAMES: [(Register, [&str; 4]); 8] = [
+    (Register::Rax, ["rax", "eax", "ax", "al"]),
+    (Register::Rcx, ["rcx", "ecx", "cx", "cl"]),
+    (Register::Rdx, ["rdx", "edx", "dx", "dl"]),
+    (Register::Rbx, ["rbx", "ebx", "bx", "bl"]),
+    (Register::Rsp, ["rsp", "esp", "sp", "spl"]),
+    (Register::Rbp, ["rbp", "ebp", "bp", "bpl"]),
+    (Register::Rsi, ["rsi", "esi", "si", "sil"]),
+    (Register::Rdi, ["rdi", "edi", "di", "dil"]),
 ];
 
 /// Where an argument is when control comes to the place.
@@ -114,23 +114,20 @@ pub(crate) fn arguments(note: &str) -> impl Iterator<Item = (Type, Result<Operan
 
 /// A register by its name, and its bytes. The second bytes of registers, such as `ah`, are none of their own.
 fn register(name: &str) -> Option<(Register, u8)> {
-    let known = NAMES.iter().enumerate().find_map(|(number, names)| {
-        let place = names.iter().position(|known| *known == name)?;
-        Some((number, 8 >> place))
-    });
-    let (number, bytes) = known.or_else(|| {
-        let rest = name.strip_prefix('r')?;
-        let digits = rest.trim_end_matches(['d', 'w', 'b']);
-        let bytes = match &rest[digits.len()..] {
-            "" => 8,
-            "d" => 4,
-            "w" => 2,
-            "b" => 1,
-            _ => return None,
-        };
-        Some((digits.parse().ok().filter(|number| (8..16).contains(number))?, bytes))
-    })?;
-    Some((Register::ALL[number], bytes))
+    use Register::{R8, R9, R10, R11, R12, R13, R14, R15};
+    for (register, names) in NAMES {
+        if let Some(place) = names.iter().position(|known| *known == name) {
+            return Some((register, 8 >> place));
+        }
+    }
+    let (digits, bytes) = match name.strip_prefix('r')? {
+        rest if rest.ends_with('d') => (&rest[..rest.len() - 1], 4),
+        rest if rest.ends_with('w') => (&rest[..rest.len() - 1], 2),
+        rest if rest.ends_with('b') => (&rest[..rest.len() - 1], 1),
+        rest => (rest, 8),
+    };
+    let number = digits.parse::<usize>().ok()?.checked_sub(8)?;
+    Some((*[R8, R9, R10, R11, R12, R13, R14, R15].get(number)?, bytes))
 }
 
 #[cfg(test)]
