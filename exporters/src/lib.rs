@@ -37,7 +37,7 @@ pub use export::{Destination, ExportError, ExportFormat, Exported, FORMATS, Sele
 pub use joined::ValueReader;
 pub use messages::{
     AwaitedCall, CallTime, Collective, Communicator, CommunicatorId, Completion, MatchedMessage, MessageEnd,
-    MessageEvent, MessageGaps, MessageKind, Messages, Size, Transfer,
+    MessageEvent, MessageGaps, MessageKind, Messages, RemoteAccess, Size, Transfer,
 };
 pub use openmetrics::OpenMetrics;
 pub use reader::{Status, Trace, Warning};

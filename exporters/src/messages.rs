@@ -21,7 +21,7 @@ mod tests;
 
 use std::collections::HashMap;
 
-use rtrace_model::{Call, CallValues, LocationId, RegionId, Timestamp};
+use rtrace_model::{Call, CallValues, FunctionEvent, LocationId, RegionId, Timestamp};
 
 use crate::{Error, TraceSet};
 
@@ -93,6 +93,27 @@ impl Messages<'_> {
         self.match_ends(|_, _, _| {}, visit)
     }
 
+    /// Visits the accesses to memory of other ranks, in no order: nobody receives them.
+    ///
+    /// # Errors
+    /// A trace cannot be read.
+    pub fn accesses(&self, mut visit: impl FnMut(RemoteAccess)) -> Result<(), Error> {
+        use FunctionEvent::{RmaAtomic, RmaGet, RmaIatomic, RmaIget, RmaIput, RmaPut};
+        let is_access = |event| matches!(event, RmaAtomic | RmaGet | RmaIatomic | RmaIget | RmaIput | RmaPut);
+        if !self.set.regions().iter().any(|region| region.event.is_some_and(is_access)) {
+            return Ok(());
+        }
+        for place in 0..self.set.traces().len() {
+            for MessageEvent { at, kind, .. } in self.events_of(place)?.0 {
+                let MessageKind::Access { event, target: other, size, .. } = kind else { continue };
+                let Some(own) = self.rank_of(at.location) else { continue };
+                let (source, target) = if matches!(event, RmaGet | RmaIget) { (other, own) } else { (own, other) };
+                visit(RemoteAccess { source, target, bytes: size.exact(), at });
+            }
+        }
+        Ok(())
+    }
+
     /// Visits the calls that return when something has come from other ranks, and says until when they waited for these,
     /// in no order. Those of which not all is known are left out. Memory grows with all of these calls.
     ///
@@ -158,6 +179,19 @@ impl FollowedCalls<'_> {
     pub(crate) fn gaps(self) -> MessageGaps {
         self.recorder.gaps()
     }
+}
+
+/// An access to memory of another rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteAccess {
+    /// The rank in the world whose memory is read: that which accesses, or the other one if that is read.
+    pub source: u32,
+    /// The rank in the world whose memory is written.
+    pub target: u32,
+    /// Its bytes; `None` if they are not known.
+    pub bytes: Option<u64>,
+    /// The call that accesses.
+    pub at: CallTime,
 }
 
 /// A time within a call: when it begins, and when it returns, if that is known.

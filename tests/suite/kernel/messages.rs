@@ -525,6 +525,25 @@ fn accesses_of_openshmem_are_those_that_its_processing_elements_log() {
         // Before, each function is called eight times.
         assert!(told.skip(80).eq(log.iter().cloned()), "accesses of {element}");
     }
+    // The matrix goes from where the bytes were to where they went.
+    let mut expected: BTreeMap<[u64; 2], [u64; 2]> = BTreeMap::new();
+    for element in 0..ELEMENTS {
+        for event in messages.events_of(element).unwrap().0 {
+            let MessageKind::Access { event: kind, target, size, .. } = event.kind else { continue };
+            let own = element as u64;
+            let pair = if kind.name().ends_with("get") { [target.into(), own] } else { [own, target.into()] };
+            let sum = expected.entry(pair).or_default();
+            *sum = [sum[0] + 1, sum[1] + size.exact().unwrap()];
+        }
+    }
+    let report = rtrace::command().args(["report", "--by", "peer", "--format", "json"]).arg(&traces).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let number = |row: &serde_json::Value, key: &str| row[key].as_u64().unwrap();
+    let rows = report["rows"].as_array().unwrap().iter().map(|row| {
+        (["source", "target"].map(|key| number(row, key)), ["messages", "bytes"].map(|key| number(row, key)))
+    });
+    assert_eq!(rows.collect::<BTreeMap<_, _>>(), expected);
+    assert_eq!(expected.values().map(|sum| sum[0]).sum::<u64>(), 2 * 50_080);
     let names: Vec<_> = set.regions().iter().map(|region| region.symbol().into_owned()).collect();
     assert!(names.iter().all(|name| !name.starts_with("pshmem_")), "{names:?}");
     let Some(found) = archived(&traces) else { return };

@@ -1,6 +1,7 @@
 //! Messages by the rank that sends them and the rank that receives them.
 //!
-//! A row's calls, and their times, are those that send. A receiver waits for a *late sender* in the call that returns with
+//! A row's calls, and their times, are those that send, or that access memory of another rank: such an access is a message
+//! from where the bytes are to where they go, and nobody receives it. A receiver waits for a *late sender* in the call that returns with
 //! the message, or that probes for it, from the start of that call to the start of the call that sends. Where one call
 //! returns with several messages, each has the time since the one before it was sent. A sender waits for a *late receiver*
 //! likewise if its call returns only after that has come, and only in calls that return when the message is through: a
@@ -10,7 +11,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_exporters::{MatchedMessage, MessageGaps, TraceSet};
+use rtrace_exporters::{MatchedMessage, MessageGaps, RemoteAccess, TraceSet};
 use rtrace_model::{Call, FunctionEvent, LocationId, RegionId, Timestamp, counted};
 
 use super::Error;
@@ -74,14 +75,20 @@ impl Peers {
         }
         let mut numbers: BTreeMap<Pair, RowId> = BTreeMap::new();
         let (mut sent, mut received) = (Vec::new(), Vec::new());
-        let gaps =
-            trace.messages()?.matched(|MatchedMessage { source, target, bytes, sent: of, received: to, .. }| {
-                let next = numbers.len() as RowId;
-                let row = *numbers.entry((source, target)).or_insert(next);
-                sent.push(((of.location, of.call), row, (to.start, bytes)));
-                let waiting = to.done.into_iter().chain(to.probed);
-                received.extend(waiting.map(|at| ((at.location, at.call), row, of.start)));
-            })?;
+        let mut row_of = |pair: Pair| {
+            let next = numbers.len() as RowId;
+            *numbers.entry(pair).or_insert(next)
+        };
+        let messages = trace.messages()?;
+        let gaps = messages.matched(|MatchedMessage { source, target, bytes, sent: of, received: to, .. }| {
+            let row = row_of((source, target));
+            sent.push(((of.location, of.call), row, (to.start, bytes)));
+            let waiting = to.done.into_iter().chain(to.probed);
+            received.extend(waiting.map(|at| ((at.location, at.call), row, of.start)));
+        })?;
+        messages.accesses(|RemoteAccess { source, target, bytes, at }| {
+            sent.push(((at.location, at.call), row_of((source, target)), (at.start, bytes)));
+        })?;
         if numbers.is_empty() {
             return Err(Error::NoMessages);
         }

@@ -23,11 +23,14 @@ pub(super) fn messages(trace: &TraceSet, span: ClockSpan) -> Result<PeerSums, Er
     let sends = trace.regions().iter().any(|region| region.event.is_some_and(FunctionEvent::is_message));
     let mut sums = PeerSums::new();
     if sends && trace.profile().is_empty() {
-        trace.messages()?.matched(|message| {
-            if span.contains(message.sent.start) {
-                add(sums.entry((message.source, message.target)).or_insert((0, Some(0))), (1, message.bytes));
+        let mut count = |start, pair, bytes| {
+            if span.contains(start) {
+                add(sums.entry(pair).or_insert((0, Some(0))), (1, bytes));
             }
-        })?;
+        };
+        let messages = trace.messages()?;
+        messages.matched(|message| count(message.sent.start, (message.source, message.target), message.bytes))?;
+        messages.accesses(|access| count(access.at.start, (access.source, access.target), access.bytes))?;
     }
     Ok(sums)
 }
