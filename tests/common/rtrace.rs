@@ -1,5 +1,6 @@
 //! Runs of the rtrace binary.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -168,6 +169,21 @@ impl Attached {
         }
     }
 
+    /// Stops rtrace; none of its threads runs when this returns.
+    pub fn stop(&self) {
+        kill_process(self.pid(), Signal::STOP).expect("rtrace runs");
+        let start = Instant::now();
+        while !threads_are_stopped(self.rtrace.id()) {
+            assert!(start.elapsed() < PATIENCE, "rtrace does not stop");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Lets rtrace go on that was stopped.
+    pub fn go_on(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("rtrace is stopped");
+    }
+
     /// Sends rtrace what Ctrl-C sends.
     pub fn interrupt(&self) {
         kill_process(self.pid(), Signal::INT).expect("rtrace runs until it is told to end");
@@ -194,6 +210,13 @@ impl Attached {
         self.rtrace.wait().unwrap();
         self.folder
     }
+}
+
+fn threads_are_stopped(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it is there");
+    // One that has ended meanwhile does not run.
+    let states = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    states.into_iter().all(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T")))
 }
 
 fn armed(directory: &Path) -> bool {

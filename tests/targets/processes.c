@@ -77,6 +77,34 @@ static void crowd(void)
 		continue;
 }
 
+static void wait_for_byte(void)
+{
+	char byte;
+
+	if (read(STDIN_FILENO, &byte, 1) != 1)
+		abort();
+}
+
+// A child that calls before its recorder may go on, and once more when it is told to.
+static void forks_when_told(void)
+{
+	pid_t child;
+
+	wait_for_byte();
+	child = fork();
+	if (child == 0) {
+		child_calls();
+		dprintf(STDOUT_FILENO, "called\n");
+		wait_for_byte();
+		middle(0);
+		truth("middle(leaf*2)");
+		_exit(0);
+	}
+	finish_child(child);
+	leaf(0);
+	truth("leaf");
+}
+
 static pid_t inner_child;
 
 static void fork_in_callback(void *unused)
@@ -275,6 +303,7 @@ static const struct scenario scenarios[] = {
 	{ "idle_children", idle_children }, { "crowd", crowd },
 	{ "execs_copy", execs_copy }, { "after_copy", after_copy },
 	{ "execs_slow_copy", execs_slow_copy }, { "after_slow_copy", after_slow_copy },
+	{ "forks_when_told", forks_when_told },
 	{ "forks", forks },	    { "fork_inside", fork_inside }, { "vforks", vforks },
 	{ "after_vfork", after_vfork }, { "execs", execs },	    { "after_exec", after_exec },
 	{ "execs_in_thread", execs_in_thread },

@@ -17,7 +17,7 @@ use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::{Scenario, Truth};
 use crate::common::skip::{Turn, installed};
-use crate::common::target::{Flavour, Target};
+use crate::common::target::{Flavour, Target, compile_text};
 use crate::common::truth;
 
 /// How often each program is run; the environment's `RTRACE_REPEAT` is for long hunts.
@@ -36,6 +36,40 @@ fn check(scenario: &Scenario) {
 
 fn ways(name: &'static str) -> Scenario {
     Scenario::new("ways", name).truth(Truth::Counts)
+}
+
+/// A single step sets the trap flag. Where an instruction stored it, the program would end once it restores its flags.
+#[test]
+fn who_stores_its_flags() {
+    const PROGRAM: &str = r#"
+        #include <stdio.h>
+        int w_stores(int n), w_calls(int n), w_leaf(int n);
+        __asm__(".globl w_stores, w_calls, w_leaf\n"
+                ".type w_stores, @function\n w_stores: .cfi_startproc\n"
+                "pushfq\n popfq\n lea 1(%rdi), %eax\n ret\n .cfi_endproc\n .size w_stores, .-w_stores\n"
+                ".type w_leaf, @function\n w_leaf: .cfi_startproc\n"
+                "lea 1(%rdi), %eax\n ret\n .cfi_endproc\n .size w_leaf, .-w_leaf\n"
+                ".type w_calls, @function\n w_calls: .cfi_startproc\n"
+                "call w_leaf\n pushfq\n popfq\n ret\n .cfi_endproc\n .size w_calls, .-w_calls\n");
+        int main(void)
+        {
+            int n = 0;
+            for (int i = 0; i < 20; i++)
+                n = w_stores(w_calls(n));
+            printf("%d\n", n);
+            return 5;
+        }"#;
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let folder = TempDir::new().unwrap();
+    compile_text(folder.path(), PROGRAM, "program", &["-O1"]);
+    let options = ["--lib", "exe", "--func", "w_*"].map(str::to_owned);
+    let (output, recording) = rtrace::run(&options, &Command::new(folder.path().join("program")));
+    assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.stdout, b"40\n");
+    assert_eq!(recording.calls().count(), 40, "those of `w_calls` and `w_leaf`");
+    let is_refused =
+        |event: &EventKind| matches!(event, EventKind::Refused { region, .. } if region == "w_stores");
+    assert!(recording.events().iter().any(is_refused), "{:?}", recording.events());
 }
 
 /// As [`check`], in a library and in the program itself.

@@ -62,6 +62,30 @@ fn each_child_with_missing_calls_has_a_blind_window() {
     }
 }
 
+/// What a child calls while its recorder is stopped is missing. Neither the child nor its parent waits for that, and what
+/// the child calls after the window is recorded.
+#[test]
+fn a_child_that_is_forked_while_rtrace_is_stopped_has_a_blind_window() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("forks_when_told"));
+    let options = [target.selection(), vec!["--follow".to_owned()]].concat();
+    let attached = Attached::start(waiting.pid(), &options);
+    waiting.go();
+    attached.stop();
+    waiting.go();
+    let missed = std::iter::from_fn(|| Some(waiting.line())).take_while(|line| line != "called\n").count();
+    assert_eq!(missed, 1, "it tells what it has called");
+    attached.go_on();
+    attached.wait_for(|event| matches!(event, EventKind::BlindWindow { .. }));
+    waiting.go();
+    let output = waiting.finish();
+    assert!(output.status.success(), "{output:?}");
+    let (_, recording) = attached.finish();
+    assert_eq!(recording.trees(), truth::trees(&output.stdout));
+    assert_eq!(recording.summary().blind_windows, 1);
+}
+
 #[test]
 fn a_child_leaves_a_call_that_its_parent_entered() {
     Scenario::new("processes", "fork_inside").run();

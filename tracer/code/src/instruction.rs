@@ -104,7 +104,10 @@ impl Emulation {
             }
             [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] => Handling::Emulated,
             [0x50..=0x57] if bytes.len() == 1 || bytes[0] == 0x41 && bytes.len() == 2 => Handling::Emulated,
-            [0x0f, 0x01 | 0x05..=0x09 | 0x0b | 0x30 | 0x34 | 0x35 | 0x37 | 0xaa | 0xff, ..] => {
+            [0x9c, ..] => Handling::Refused(Obstacle::Flags),
+            // It puts off the trap of a single step until after the instruction behind the copy.
+            [0x8e, modrm, ..] if modrm & 0x38 == 0x10 => Handling::Refused(Obstacle::System),
+            [0x0f, 0x01 | 0x05..=0x09 | 0x0b | 0x30 | 0x34 | 0x35 | 0x37 | 0xaa | 0xb2 | 0xff, ..] => {
                 Handling::Refused(Obstacle::System)
             }
             [first, ..] if !steps(first) => Handling::Refused(Obstacle::Kernel),
@@ -356,7 +359,7 @@ mod tests {
 
     #[test]
     fn refuses_what_the_kernel_refuses() {
-        let refused: [&[u8]; 15] = [
+        let refused: [&[u8]; 19] = [
             &[0xf0, 0x0f, 0xb1, 0x0f],                      // lock cmpxchg
             &[0x3e, 0xff, 0xe0],                            // notrack jmp rax
             &[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0], // nop10
@@ -370,6 +373,10 @@ mod tests {
             &[0x0f, 0x0b],                                  // ud2
             &[0xcc],                                        // int3
             &[0xf4],                                        // hlt
+            &[0x9c],                                        // pushfq
+            &[0x66, 0x9c],                                  // pushfw
+            &[0x8e, 0xd0],                                  // mov ss, eax
+            &[0x0f, 0xb2, 0x24, 0x24],                      // lss esp, [rsp]
             &[0x49, 0x90],                                  // xchg r8, rax
             &[0x66, 0x66, 0x48, 0xe8, 0, 0, 0, 0],          // data16 call
         ];

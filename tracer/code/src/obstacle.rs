@@ -22,6 +22,8 @@ pub enum Obstacle {
     ShortBranch,
     /// A system call, or an instruction for the system.
     System,
+    /// It pushes the flags, of which a single step sets the one that traps.
+    Flags,
     /// An instruction that the kernel refuses for other reasons.
     Kernel,
     /// The dynamic linker patches the instruction.
@@ -55,6 +57,9 @@ impl Display for Obstacle {
             Obstacle::Exchange => "the kernel would take this exchange for a nop",
             Obstacle::ShortBranch => "the kernel refuses branches with an operand size prefix",
             Obstacle::System => "system calls and system instructions do not survive a single step",
+            Obstacle::Flags => {
+                "in a single step it would push the trap flag, which ends the program once it is restored"
+            }
             Obstacle::Kernel => "the kernel refuses this instruction",
             Obstacle::Relocated => {
                 "the dynamic linker patches the instruction, and the kernel would execute it unpatched"
