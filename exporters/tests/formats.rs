@@ -83,7 +83,7 @@ fn a_selection_is_kept_by_every_format() {
     let chosen = Selection {
         from: Some(Timestamp(1_150)),
         to: Some(Timestamp(1_800)),
-        regions: Some([RegionId(0), RegionId(1)].into()),
+        regions: Some([RegionId(0)].into()),
     };
     let expected: u64 =
         trace.calls().map(|batch| batch.unwrap().iter().filter(|call| chosen.keeps(call)).count() as u64).sum();
