@@ -80,11 +80,8 @@ fn an_export_never_takes_the_place_of_another() {
 fn a_selection_is_kept_by_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let trace = golden::trace(folder.path());
-    let chosen = Selection {
-        from: Some(Timestamp(1_150)),
-        to: Some(Timestamp(1_800)),
-        regions: Some([RegionId(0)].into()),
-    };
+    let chosen =
+        Selection { from: Some(Timestamp(1_150)), to: Some(Timestamp(1_800)), regions: Some([RegionId(0)].into()) };
     let expected: u64 =
         trace.calls().map(|batch| batch.unwrap().iter().filter(|call| chosen.keeps(call)).count() as u64).sum();
     assert!(expected > 2 && expected < golden::CALLS / 2, "{expected}");

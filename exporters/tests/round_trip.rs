@@ -93,19 +93,6 @@ fn readings_stay_with_their_calls_and_samples_beside_them() {
 }
 
 #[test]
-fn a_trace_without_metrics_and_samples_is_read() {
-    let parent = tempfile::tempdir().unwrap();
-    let (mut writer, path) = begin(parent.path());
-    writer.calls(&vec![call(1, 1)].into()).unwrap();
-    writer.finish(&summary()).unwrap();
-    std::fs::remove_dir_all(path.join("samples")).unwrap();
-    std::fs::remove_file(path.join("metrics.parquet")).unwrap();
-    let trace = Trace::open(&path).unwrap();
-    assert_eq!((trace.metrics().len(), trace.samples().count()), (0, 0));
-    assert_eq!(calls(&trace).unwrap(), [call(1, 1)]);
-}
-
-#[test]
 fn contexts_are_kept_and_equal_ones_become_one() {
     let parent = tempfile::tempdir().unwrap();
     let (mut writer, path) = begin(parent.path());
@@ -298,26 +285,6 @@ fn replace(path: &Path, replacements: &[(&str, ArrayRef)]) {
     let mut writer = ArrowWriter::try_new(std::fs::File::create(path).unwrap(), batch.schema(), None).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
-}
-
-#[test]
-fn members_that_an_older_rtrace_did_not_write_are_empty() {
-    let parent = tempfile::tempdir().unwrap();
-    let (mut writer, path) = begin(parent.path());
-    writer.finish(&summary()).unwrap();
-    let manifest = std::fs::read_to_string(path.join("trace.json")).unwrap();
-    let mut manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
-    for added in ["untimed", "return_sites"] {
-        assert!(manifest["summary"].as_object_mut().unwrap().remove(added).is_some());
-    }
-    std::fs::write(path.join("trace.json"), manifest.to_string()).unwrap();
-    assert_eq!(Trace::open(&path).unwrap().summary(), Some(&summary()));
-    for version in [1, 3] {
-        manifest["schema"] = version.into();
-        std::fs::write(path.join("trace.json"), manifest.to_string()).unwrap();
-        let error = Trace::open(&path).unwrap_err().to_string();
-        assert!(error.ends_with(&format!("it has schema version {version}, this rtrace reads version 2")), "{error}");
-    }
 }
 
 #[test]
