@@ -78,6 +78,7 @@ pub(crate) struct Shared {
     pub(crate) stepped_returns: &'static AtomicU64,
     pub(crate) clock_ticks: [&'static AtomicU64; 2],
     pub(crate) waited: &'static AtomicU64,
+    longest_for_sites: &'static AtomicU64,
     longest_for_children: &'static AtomicU64,
     longest_for_writers: &'static AtomicU64,
     last_space: &'static AtomicU32,
@@ -115,6 +116,7 @@ impl Shared {
                     AtomicU64::from_ptr(&raw mut bss.clock_ticks_of_tracing),
                 ],
                 waited: AtomicU64::from_ptr(&raw mut bss.waited),
+                longest_for_sites: AtomicU64::from_ptr(&raw mut bss.for_sites.longest),
                 longest_for_children: AtomicU64::from_ptr(&raw mut bss.for_children.longest),
                 longest_for_writers: AtomicU64::from_ptr(&raw mut bss.for_writers.longest),
                 last_space: AtomicU32::from_ptr(&raw mut bss.last_space),
@@ -160,6 +162,11 @@ impl Programs {
     /// Whether threads wait for the return sites of calls from places where none is yet.
     pub fn may_wait(&self) -> bool {
         self.may_wait
+    }
+
+    /// A thread that calls from a place without a return site waits from now on for one, for so many nanoseconds at most.
+    pub fn wait_for_sites(&self, longest_ns: u64) {
+        self.shared.longest_for_sites.store(longest_ns, Ordering::Relaxed);
     }
 
     /// A process that forks waits from now on until its child [is stopped](Programs::stop_child), for so many nanoseconds at

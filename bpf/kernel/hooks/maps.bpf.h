@@ -132,7 +132,7 @@ struct rt_patience {
 };
 
 /* For the probe at a return address, which mostly comes within a tenth of a millisecond. */
-struct rt_patience for_sites = { .longest = 3000000 };
+struct rt_patience for_sites;
 /* Until user space has stopped a child; 0: nobody does. */
 struct rt_patience for_children;
 /* Until user space is about to stop who makes code writable; 0: nobody does. */

@@ -31,7 +31,7 @@ use crate::record::attach::{self, Closing, Governable, Throttleable};
 use crate::record::family::Followed;
 use crate::record::overhead::{self, CpuMeter, Surcharge};
 use crate::record::pauses::{self, timed};
-use crate::record::returns::Exchange;
+use crate::record::returns::{Exchange, Warmth};
 
 /// Time between two decisions.
 const TICK: Duration = Duration::from_millis(100);
@@ -179,6 +179,8 @@ pub struct Governor<'a> {
     stalled: f64,
     /// What windows have taken of rtrace's CPU time since one was chosen last, with that for probes that are gone since.
     worked: Duration,
+    /// Makes the kernel ready for windows.
+    warmth: Warmth<'a>,
     /// Windows that are over, whose probes are on their way out.
     past: Vec<(HashSet<RegionId>, Closing)>,
     /// How many regions the next one has, and the first of them.
@@ -214,6 +216,7 @@ impl<'a> Governor<'a> {
             paced: 0,
             stalled: 0.0,
             worked: Duration::ZERO,
+            warmth: Warmth::new(context.programs),
             past: Vec::new(),
             in_window: FIRST_IN_WINDOW,
             first_in_window: RegionId(0),
@@ -262,6 +265,7 @@ impl<'a> Governor<'a> {
         self.report()?;
         self.closing.finish();
         self.past.iter_mut().for_each(|(_, closing)| closing.finish());
+        drop(self.warmth.into_probes());
         Ok(disarmed)
     }
 
@@ -477,7 +481,8 @@ impl<'a> Governor<'a> {
         let pids = self.context.followed.pids();
         // The program may end meanwhile, and its file with it.
         let place = |(path, sites): (&PathBuf, &Vec<Site>)| programs.attach(Role::Enter, path, &pids, sites).ok();
-        // The kernel is ready: else the first would be hit while the others wait for it.
+        // Else the first would be hit while the others wait for it.
+        self.warmth.make_ready();
         let placing = Instant::now();
         let probes: Vec<Probes> = sites.iter().filter_map(place).collect();
         let placed = placing.elapsed();

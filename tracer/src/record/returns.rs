@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, SyncSender};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ use self::links::{Links, Placement};
 use self::site::Placed;
 use self::spaces::Spaces;
 use self::standby::Standby;
-use self::warmth::Warmth;
+pub use self::warmth::Warmth;
 use crate::host;
 use crate::record::callers::Executed;
 use crate::record::family::Followed;
@@ -140,8 +140,9 @@ pub struct ReturnSites<'a> {
     ahead: Ahead,
     links: Links<'a>,
     jumps: Jumps<'a>,
-    /// What has kept the kernel ready.
+    /// What has kept the kernel ready, and whom to tell that it has to.
     warmth: Option<Warmth<'a>>,
+    has_met: Option<SyncSender<()>>,
     hits: SiteHits,
     /// By id.
     placed: Vec<Placed>,
@@ -195,6 +196,7 @@ impl<'a> ReturnSites<'a> {
             links: Links::new(programs),
             jumps: Jumps::new(programs, plan, patterns),
             warmth: None,
+            has_met: None,
             hits: programs.site_hits()?,
             placed: Vec::new(),
             direct: HashMap::new(),
@@ -249,10 +251,11 @@ impl<'a> ReturnSites<'a> {
     ) -> Result<(), Error> {
         let warmth = Warmth::new(self.programs);
         std::thread::scope(|scope| {
-            let (end, ended) = mpsc::channel();
-            let keeping = scope.spawn(move || warmth.keep(&ended));
+            let (has_met, met) = mpsc::sync_channel(1);
+            self.has_met = Some(has_met);
+            let keeping = scope.spawn(move || warmth.keep(&met));
             let answered = self.answer_with(scope, followed, gate, executed, exchange, is_over);
-            drop(end);
+            self.has_met = None;
             self.warmth = Some(keeping.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             answered
         })
@@ -288,6 +291,10 @@ impl<'a> ReturnSites<'a> {
             // Who waits has been forked before: that is among what is taken now.
             tasks.executed.extend(gate.as_ref().map(Gate::waiting).unwrap_or_default());
             let [processes, met] = self.take(&mut questions)?;
+            if !(processes.is_empty() && met.is_empty() && tasks.executed.is_empty()) {
+                // What was told before is enough.
+                let _ = self.has_met.as_ref().map(|has_met| has_met.try_send(()));
+            }
             self.see_processes(processes, followed)?;
             for pid in followed.take_joined() {
                 self.see_jumps(pid, &jump_candidates::among_modules(&modules::of_process(pid).unwrap_or_default()))?;
