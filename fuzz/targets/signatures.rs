@@ -37,7 +37,7 @@ fuzz_target!(|bytes: &[u8]| {
         let names: Vec<&str> = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').collect();
         let asked: Vec<[&str; 1]> =
             names.into_iter().filter(|name| !name.is_empty()).take(64).map(|name| [name]).collect();
-        let asked: Vec<Asked> = asked.iter().map(|symbols| Asked { symbols, address: 0 }).collect();
+        let asked: Vec<Asked> = asked.iter().map(|symbols| Asked { symbols, address: 0, note: None }).collect();
         ask(&book, Path::new("/nowhere/libinput.so"), &EMPTY, &asked);
     }
 });
@@ -53,7 +53,8 @@ fn debug_information(bytes: &[u8]) {
         .map(|function| function.symbols.iter().map(|symbol| symbol.name.as_str()).collect())
         .collect();
     let functions = exports.functions.iter().zip(&symbols).take(1000);
-    let asked: Vec<Asked> = functions.map(|(function, symbols)| Asked { symbols, address: function.address }).collect();
+    let asked: Vec<Asked> =
+        functions.map(|(function, symbols)| Asked { symbols, address: function.address, note: None }).collect();
     let book = Book::read(&Request::default(), None).expect("the built-in table is right");
     ask(&book, file.path(), &image, &asked);
 }
