@@ -170,7 +170,7 @@ impl PlanOptions {
             return true;
         }
         // Nobody who asks for all functions means places within them.
-        let is_any = self.include.is_empty() && !pattern::has_lone_colon(function.name);
+        let is_any = self.include.is_empty() && !pattern::is_of_marker(function.name);
         let included = is_any || self.include.iter().any(|selector| selector.selects(function));
         included
             && function.size.is_none_or(|size| size >= self.min_size)

@@ -99,8 +99,15 @@ pub(crate) fn behind<'t>(word: &str, text: &'t str) -> Option<&'t str> {
     text.strip_prefix(word).filter(|rest| !rest.starts_with(':'))
 }
 
-/// Whether a name is that of a USDT probe, or a pattern may be one of those: there is a colon that is none of `::`.
-pub(crate) fn has_lone_colon(text: &str) -> bool {
+/// Whether a name is that of a USDT probe: `provider:name`, each of which is a word. A colon by itself is also in names of functions, as
+/// in `text[abi:cxx11]()` and `-[List add:]`.
+pub(crate) fn is_of_marker(name: &str) -> bool {
+    let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
+    name.split_once(':').is_some_and(|(provider, place)| is_word(provider) && is_word(place))
+}
+
+/// Whether a pattern may select USDT probes: there is a colon that is none of `::`.
+fn has_lone_colon(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_colon = |at: usize| bytes.get(at) == Some(&b':');
     (0..bytes.len()).any(|at| is_colon(at) && !is_colon(at + 1) && (at == 0 || !is_colon(at - 1)))
@@ -160,7 +167,7 @@ impl Pattern {
 
     /// Whether this one name matches.
     pub fn matches(&self, name: &str) -> bool {
-        if has_lone_colon(name) && !self.is_of_markers {
+        if is_of_marker(name) && !self.is_of_markers {
             return false;
         }
         match &self.kind {
@@ -210,6 +217,10 @@ mod tests {
             assert!(!matches(pattern, "python:line"), "{pattern}");
         }
         assert!(!matches("re:line", "python:line") && matches("re:on:line", "python:line"));
+        for function in ["text[abi:cxx11](int)", "-[List add:]", "std::less", "f(int)::{lambda(int)#1}"] {
+            assert!(matches("*", function) && matches("re:.", function), "{function}");
+        }
+        assert!(matches("text[abi:cxx11]", "text[abi:cxx11](int)"));
     }
 
     #[test]
