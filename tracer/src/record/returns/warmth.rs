@@ -5,8 +5,8 @@
 //! machine that idles; one who comes within the next such period does not. Threads wait for the probes at return addresses
 //! that they meet, so a probe is placed now and then in a file that nobody maps, as long as addresses are met.
 //!
-//! That makes a busy machine slower: an nginx that used both of its CPUs answered a seventh less. So it ends once nobody has met
-//! an address for a while, and who meets the next one waits longer.
+//! That makes a busy machine slower: an nginx that used both of its CPUs answered a seventh less. So with a budget it ends once
+//! nobody has met an address for a while, and who meets the next one waits longer. Without one, every call is to be timed.
 
 use std::fs::File;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -60,8 +60,8 @@ impl<'a> Warmth<'a> {
         }
     }
 
-    /// Keeps the kernel ready for a while, and again whenever it is told that something has been `met`, until nobody can tell it
-    /// any more. On a thread of its own: who places probes also does what takes longer than a grace period.
+    /// Keeps the kernel ready, with a budget for a while, and again whenever it is told that something has been `met`, until nobody
+    /// can tell it any more. On a thread of its own: who places probes also does what takes longer than a grace period.
     pub fn keep(mut self, met: &Receiver<()>) -> Warmth<'a> {
         let _ahead = host::run_at_once();
         while self.keep_for_a_while(met) {
@@ -79,7 +79,7 @@ impl<'a> Warmth<'a> {
     fn keep_for_a_while(&mut self, met: &Receiver<()>) -> bool {
         self.let_wait(WAIT);
         let mut until = Instant::now() + KEPT;
-        while Instant::now() < until {
+        while !self.programs.is_governed() || Instant::now() < until {
             thread::sleep(PERIOD);
             match met.try_recv() {
                 Ok(()) => until = Instant::now() + KEPT,
