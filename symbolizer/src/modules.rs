@@ -115,10 +115,7 @@ fn look_at(mut module: Module, file: &MappedFile<'_>, program: Option<(u64, u64)
         module.device = metadata.dev();
         module.inode = metadata.ino();
     }
-    let is_it = |path: &PathBuf| {
-        fs::metadata(in_root(module.pid, path))
-            .is_ok_and(|found| (found.dev(), found.ino()) == (module.device, module.inode))
-    };
+    let is_it = |path: &PathBuf| leads_to(module.pid, path, (module.device, module.inode));
     let is_program = program == Some((module.device, module.inode));
     let started = is_program.then(|| started_as(module.pid)).flatten().filter(is_it);
     module.path = started.or_else(|| file.other_paths().find(is_it)).unwrap_or(file.path());
@@ -132,9 +129,7 @@ fn look_at(mut module: Module, file: &MappedFile<'_>, program: Option<(u64, u64)
 pub fn program_path(pid: u32) -> io::Result<PathBuf> {
     let link = format!("/proc/{pid}/exe");
     let (path, program) = (fs::read_link(&link)?, fs::metadata(&link)?);
-    let is_it = |path: &PathBuf| {
-        fs::metadata(in_root(pid, path)).is_ok_and(|found| (found.dev(), found.ino()) == (program.dev(), program.ino()))
-    };
+    let is_it = |path: &PathBuf| leads_to(pid, path, (program.dev(), program.ino()));
     Ok(started_as(pid).filter(is_it).unwrap_or(path))
 }
 
@@ -167,6 +162,11 @@ pub fn executable(pid: u32) -> Result<Module, Error> {
     let is_executable = |module: &Module| (module.device, module.inode) == (metadata.dev(), metadata.ino());
     let not_mapped = || Error::Read { path, source: io::Error::new(io::ErrorKind::NotFound, "it is not mapped") };
     of_process(pid)?.into_iter().find(is_executable).ok_or_else(not_mapped)
+}
+
+/// Whether a path of a process leads to the file with this device and inode.
+fn leads_to(pid: u32, path: &Path, file: (u64, u64)) -> bool {
+    fs::metadata(in_root(pid, path)).is_ok_and(|found| (found.dev(), found.ino()) == file)
 }
 
 /// A path of a process, from outside of its root folder.
