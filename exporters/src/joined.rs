@@ -6,7 +6,6 @@
 //! of the batches does not matter for what is found, only for how often a segment is read.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +15,6 @@ use arrow_array::{Array, ArrayRef};
 use rtrace_model::{Call, CallValues, LocationId, RegionId, Value, ValueColumn, ValueType};
 
 use crate::Error;
-use crate::reader::Trace;
 use crate::set::TraceSet;
 use crate::values::{self, Block};
 
@@ -123,15 +121,12 @@ impl<'a> ValueReader<'a> {
         {
             return Ok(Some(values));
         }
-        let table = match self.tables.entry((part, call.region)) {
-            Entry::Occupied(table) => table.into_mut(),
-            Entry::Vacant(none) => {
-                let own = self.set.regions_of(part).find_map(|(own, id)| (id == call.region).then_some(own));
-                let table = own.map(|own| ValueTable::open(self.set.part(part), own, call.region)).transpose()?;
-                none.insert(table)
-            }
-        };
-        let Some(table) = table else { return Ok(None) };
+        if !self.tables.contains_key(&(part, call.region)) {
+            let own = self.set.regions_of(part).find_map(|(own, id)| (id == call.region).then_some(own));
+            let table = own.map(|own| self.open(part, own, call.region)).transpose()?;
+            self.tables.insert((part, call.region), table);
+        }
+        let Some(Some(table)) = self.tables.get(&(part, call.region)) else { return Ok(None) };
         let (own, columns) = (table.own, Arc::clone(&table.columns));
         let holds = |run: &&SegmentRun| (run.first..=run.last).contains(&call.id);
         let runs: Vec<SegmentRun> = table.runs.get(&location).into_iter().flatten().filter(holds).copied().collect();
@@ -143,6 +138,41 @@ impl<'a> ValueReader<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// The table of the region that has the id `own` in its trace, and `region` in the set.
+    fn open(&mut self, part: usize, own: RegionId, region: RegionId) -> Result<ValueTable, Error> {
+        let trace = self.set.part(part);
+        let segments = trace.value_segments(own);
+        let mut runs: HashMap<LocationId, Vec<SegmentRun>> = HashMap::new();
+        for (segment, path) in segments.iter().enumerate() {
+            let mut before: Option<(LocationId, u64)> = None;
+            let mut add = |location, id| {
+                if before >= Some((location, id)) {
+                    return Err(unsorted(path));
+                }
+                let of_location = runs.entry(location).or_default();
+                match of_location.last_mut().filter(|run| run.segment == segment) {
+                    Some(run) => run.last = id,
+                    None => of_location.push(SegmentRun { first: id, last: id, segment }),
+                }
+                before = Some((location, id));
+                Ok(())
+            };
+            // All values of a small table are needed soon.
+            match segments {
+                [_] => {
+                    let blocks = self.segment((part, own), segment)?;
+                    blocks.iter().flat_map(Block::keys).try_for_each(|(location, id)| add(location, id))?;
+                }
+                _ => values::read_keys(path, add)?,
+            }
+        }
+        // A long call makes the range of the segment that it is in long: the others are more likely.
+        runs.values_mut().for_each(|runs| runs.sort_by_key(|run| run.last - run.first));
+        let columns = trace.value_columns_of(own).iter();
+        let columns = columns.map(|column| ValueColumn { region, ..column.clone() }).collect();
+        Ok(ValueTable { own, columns, runs })
     }
 
     fn segment(&mut self, (part, own): (usize, RegionId), segment: usize) -> Result<Arc<[Block]>, Error> {
@@ -164,33 +194,6 @@ impl<'a> ValueReader<'a> {
         }
         self.kept.insert((part, own, segment), KeptSegment { blocks: Arc::clone(&blocks), bytes, used: self.clock });
         Ok(blocks)
-    }
-}
-
-impl ValueTable {
-    /// The table of the region that has the id `own` in its trace, and `region` in the set.
-    fn open(trace: &Trace, own: RegionId, region: RegionId) -> Result<ValueTable, Error> {
-        let mut runs: HashMap<LocationId, Vec<SegmentRun>> = HashMap::new();
-        for (segment, path) in trace.value_segments(own).iter().enumerate() {
-            let mut before: Option<(LocationId, u64)> = None;
-            values::read_keys(path, |location, id| {
-                if before >= Some((location, id)) {
-                    return Err(unsorted(path));
-                }
-                let of_location = runs.entry(location).or_default();
-                match of_location.last_mut().filter(|run| run.segment == segment) {
-                    Some(run) => run.last = id,
-                    None => of_location.push(SegmentRun { first: id, last: id, segment }),
-                }
-                before = Some((location, id));
-                Ok(())
-            })?;
-        }
-        // A long call makes the range of the segment that it is in long: the others are more likely.
-        runs.values_mut().for_each(|runs| runs.sort_by_key(|run| run.last - run.first));
-        let columns = trace.value_columns_of(own).iter();
-        let columns = columns.map(|column| ValueColumn { region, ..column.clone() }).collect();
-        Ok(ValueTable { own, columns, runs })
     }
 }
 

@@ -17,6 +17,7 @@ mod manifest;
 mod messages;
 mod openmetrics;
 mod order;
+mod parallel;
 mod reader;
 mod sampled;
 mod schema;
@@ -40,6 +41,7 @@ pub use messages::{
     MessageEvent, MessageGaps, MessageKind, Messages, RemoteAccess, Size, Transfer,
 };
 pub use openmetrics::OpenMetrics;
+pub use parallel::in_order;
 pub use reader::{Status, Trace, Warning};
 pub use sampled::{SampledTime, TracedCode, sampled_beside_calls};
 pub use schema::VERSION;

@@ -6,7 +6,7 @@
 //!
 //! [`TraceSet::messages`] reads the communicators of all ranks. [`Messages::matched`] gives each message once, with both
 //! of its ends; [`Messages::events_of`] gives the records of one trace, as formats such as OTF2 have them. Memory grows
-//! with the messages of one trace, and for the first with those whose other end is in a trace that comes later.
+//! with the messages of the traces that are read at a time, and for the first with those whose other end is in a trace that comes later.
 
 mod accesses;
 mod awaited;
@@ -23,6 +23,7 @@ use std::collections::HashMap;
 
 use rtrace_model::{Call, CallValues, FunctionEvent, LocationId, RegionId, Timestamp};
 
+use crate::parallel::in_order;
 use crate::{Error, TraceSet};
 
 use self::awaited::AwaitedCalls;
@@ -103,15 +104,16 @@ impl Messages<'_> {
         if !self.set.regions().iter().any(|region| region.event.is_some_and(is_access)) {
             return Ok(());
         }
-        for place in 0..self.set.traces().len() {
-            for MessageEvent { at, kind, .. } in self.events_of(place)?.0 {
+        let events_of = |place| self.events_of(place);
+        in_order(self.set.traces().len(), events_of, |events| {
+            for MessageEvent { at, kind, .. } in events?.0 {
                 let MessageKind::Access { event, target: other, size, .. } = kind else { continue };
                 let Some(own) = self.rank_of(at.location) else { continue };
                 let (source, target) = if matches!(event, RmaGet | RmaIget) { (other, own) } else { (own, other) };
                 visit(RemoteAccess { source, target, bytes: size.exact(), at });
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Visits the calls that return when something has come from other ranks, and says until when they waited for these,
@@ -148,13 +150,14 @@ impl Messages<'_> {
             });
         }
         let mut ends = matching::MessageEnds::default();
-        for place in 0..self.set.traces().len() {
-            let (events, gaps) = self.events_of(place)?;
-            let is_lossy = !self.set.part(place).losses()?.is_empty();
+        let read = |place| Ok((place, self.events_of(place)?, !self.set.part(place).losses()?.is_empty()));
+        in_order(self.set.traces().len(), read, |read: Result<_, Error>| {
+            let (place, (events, gaps), is_lossy) = read?;
             see(&events, gaps, is_lossy);
             ends.add(&events, gaps, is_lossy, |location| self.rank_of(location));
             ends.visit(|rank| last_places.get(&rank).is_none_or(|last| *last <= place), &mut visit);
-        }
+            Ok(())
+        })?;
         Ok(ends.gaps)
     }
 }

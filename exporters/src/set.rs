@@ -20,6 +20,7 @@ use rtrace_model::{
     ReturnSites, Sample, Summary, Timestamp, Untimed, ValueColumn,
 };
 
+use crate::parallel::in_order;
 use crate::reader::find;
 use crate::values;
 use crate::{Error, Trace, Warning};
@@ -65,7 +66,10 @@ impl TraceSet {
         if members.is_empty() {
             return Err(Error::NotATrace { path: path.to_owned() });
         }
-        Ok(TraceSet::of(members.iter().map(|member| Trace::open(member)).collect::<Result<_, _>>()?))
+        let mut traces = Vec::with_capacity(members.len());
+        let open = |place: usize| Trace::open(&members[place]);
+        in_order(members.len(), open, |trace| trace.map(|trace| traces.push(trace)))?;
+        Ok(TraceSet::of(traces))
     }
 
     /// The traces as one; there is at least one.

@@ -133,7 +133,7 @@ impl Block {
         (LocationId(self.locations.value(row).cast_unsigned()), self.calls.value(row).cast_unsigned())
     }
 
-    fn keys(&self) -> impl Iterator<Item = (LocationId, u64)> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (LocationId, u64)> {
         (0..self.calls.len()).map(|row| self.key(row))
     }
 

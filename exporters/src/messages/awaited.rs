@@ -5,8 +5,9 @@
 //! of them, or for the root, or the root for the last of the others, or each for those before it. The rest of the call is
 //! the transfer. A call is left out unless the other ends of all that it received are known.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use foldhash::HashMap;
 use rtrace_model::{FunctionEvent, LocationId, Timestamp};
 
 use super::CallTime;
@@ -55,7 +56,7 @@ impl AwaitedCalls {
         is_unsure: bool,
         rank_of: impl Fn(LocationId) -> Option<u32>,
     ) {
-        let mut begun: HashMap<u64, Timestamp> = HashMap::new();
+        let mut begun: HashMap<u64, Timestamp> = HashMap::default();
         for event in events {
             let Some(rank) = rank_of(event.at.location) else { continue };
             if is_unsure {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use rtrace_model::{FunctionEvent, LocationId, Role, Timestamp};
 
 use super::calls::{self, MessageCall, ProcessKey};
+use crate::parallel::in_order;
 use crate::{Error, TraceSet};
 
 /// The number of a communicator among [all](super::Messages::communicators).
@@ -85,18 +86,32 @@ impl Communicators {
     pub(super) fn read(set: &TraceSet, processes: &HashMap<LocationId, ProcessKey>) -> Result<Communicators, Error> {
         let mut communicators = Communicators::default();
         let (mut size, mut makings, mut hosts) = (0, Vec::new(), Vec::new());
-        for (place, trace) in set.traces().enumerate() {
-            let header = trace.header();
+        // Where a launcher said the rank, only calls that make communicators are of interest.
+        let names = |event| matches!(event, FunctionEvent::CommunicatorRank | FunctionEvent::CommunicatorFree);
+        let read = |place: usize| {
+            let is_launched = set.part(place).header().rank.is_some();
+            let is_of_communicators = |event| makes(event) || names(event);
+            let mut calls = Vec::new();
+            let visited = calls::visit(
+                set,
+                place,
+                |event| !is_launched || is_of_communicators(event),
+                |call| {
+                    calls.extend((is_of_communicators(call.event) || own_rank(&call).is_some()).then_some(call));
+                },
+            );
+            visited.map(|()| (place, calls))
+        };
+        in_order(set.traces().len(), read, |read: Result<_, Error>| {
+            let (place, calls) = read?;
+            let header = set.part(place).header();
             let launched = header.rank.as_ref();
             size = size.max(launched.and_then(|rank| rank.size).unwrap_or(0));
             let host = hosts.iter().position(|host| *host == header.host).unwrap_or(hosts.len());
             hosts.extend((host == hosts.len()).then(|| header.host.clone()));
-            // Where a launcher said the rank, only calls that make communicators are of interest.
-            let names = |event| matches!(event, FunctionEvent::CommunicatorRank | FunctionEvent::CommunicatorFree);
-            let is_wanted = |event| launched.is_none() || makes(event) || names(event);
             let (mut found, mut own_ranks) = (Vec::new(), Vec::new());
-            calls::visit(set, place, is_wanted, |call| {
-                let Some(&process) = processes.get(&call.at.location) else { return };
+            for call in calls {
+                let Some(&process) = processes.get(&call.at.location) else { continue };
                 if let Some(rank) = own_rank(&call).or(launched.map(|rank| rank.rank)) {
                     communicators.ranks.entry(process).or_insert(rank);
                 }
@@ -105,7 +120,7 @@ impl Communicators {
                     event if makes(event) => found.push((process, call)),
                     _ => {}
                 }
-            })?;
+            }
             let rank_of = |process| communicators.ranks.get(&process).copied();
             let found = found.into_iter().filter_map(|(process, call)| {
                 Some(Making { process, rank: rank_of(process)?, new_rank: call.value(Role::NewRank), host, call })
@@ -118,7 +133,8 @@ impl Communicators {
                 let of_trace = processes.values().filter(|process| process.0 == place);
                 of_trace.for_each(|&process| _ = communicators.ranks.entry(process).or_insert(rank.rank));
             }
-        }
+            Ok(())
+        })?;
         size = communicators.ranks.values().map(|rank| rank + 1).max().unwrap_or(0).max(size);
         communicators.all.push(Communicator { parent: None, members: (0..size).collect(), others: None });
         let ranks: BTreeMap<ProcessKey, u32> = communicators.ranks.iter().map(|(&key, &rank)| (key, rank)).collect();

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use rtrace_exporters::TraceSet;
+use rtrace_exporters::{TraceSet, in_order};
 use rtrace_model::{Batch, Call, Location, RegionId, Timestamp};
 
 use super::Error;
@@ -26,19 +26,24 @@ impl JobTimes {
         if setup.is_empty() {
             return Ok(times);
         }
-        for place in 0..trace.traces().len() {
-            let mut look = |batch: Batch| {
-                let of_setup = |call: &&Call| setup.contains_key(&call.region);
-                batch.iter().filter(of_setup).for_each(|call| times.add(trace, call, setup[&call.region]));
-            };
+        let of_setup = |batch: Batch| -> Vec<Call> {
+            batch.iter().filter(|call| setup.contains_key(&call.region)).copied().collect()
+        };
+        let calls_of = |place| -> Result<Vec<Call>, Error> {
             let mut batches = trace.calls_of(place);
+            let mut calls = Vec::new();
             for batch in batches.by_ref().take(BATCHES) {
-                look(batch?);
+                calls.extend(of_setup(batch?));
             }
             for batch in batches.rev().take(BATCHES) {
-                look(batch?);
+                calls.extend(of_setup(batch?));
             }
-        }
+            Ok(calls)
+        };
+        in_order(trace.traces().len(), calls_of, |calls| {
+            calls?.iter().for_each(|call| times.add(trace, call, setup[&call.region]));
+            Ok::<_, Error>(())
+        })?;
         Ok(times)
     }
 
