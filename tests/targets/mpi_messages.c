@@ -239,17 +239,28 @@ int MPI_Irecv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Co
 {
 	int number = next_posted();
 	int error = PMPI_Irecv(buf, count, type, from, tag, comm, request);
+	struct pending *at = keep(*request, 1, buf, bytes_of(count, type), comm);
 
-	keep(*request, 1, buf, bytes_of(count, type), comm)->number = number;
+	at->number = number;
+	at->peer = from;
+	at->tag = tag;
 	return error;
 }
 
-/* A request has ended. */
+/* A request has ended; without a status, the message says who sent it. */
 static void ended(struct pending *at, const MPI_Status *status)
 {
+	const int *head;
+	int cancelled = 0;
+
 	if (!at || (at->kind != 1 && at->kind != 4))
 		return;
-	log_recv(at->number, at->buffer, at->bytes, at->comm, status);
+	head = at->buffer;
+	if (!status)
+		fprintf(out, "R %d %d %d ?%ld %s %d %d\n", at->number, world_of(at->comm, at->peer), at->tag, at->bytes,
+			label_of(at->comm), head[0], head[1]);
+	else if (PMPI_Test_cancelled(status, &cancelled), !cancelled)
+		log_recv(at->number, at->buffer, at->bytes, at->comm, status);
 	at->kind = at->kind == 1 ? 0 : 3;
 }
 
@@ -280,7 +291,7 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status *statuses)
 	find_all(count, requests, before);
 	error = PMPI_Waitall(count, requests, statuses);
 	for (int i = 0; i < count; i++)
-		ended(before[i], &statuses[i]);
+		ended(before[i], statuses == MPI_STATUSES_IGNORE ? 0 : &statuses[i]);
 	return error;
 }
 
@@ -587,6 +598,15 @@ TO_ALL(Allreduce, "allreduce")
 TO_ALL(Scan, "scan")
 TO_ALL(Exscan, "scan")
 
+#define NEIGHBOURS(name)                                                                                    \
+	int MPI_##name(BUFFERS, MPI_Comm comm)                                                             \
+	{                                                                                                   \
+		collective("collective", comm, -1, -1, -1);                                                 \
+		return PMPI_##name(from, count, type, to, room, of, comm);                                  \
+	}
+NEIGHBOURS(Neighbor_allgather)
+NEIGHBOURS(Neighbor_alltoall)
+
 int MPI_Gather(BUFFERS, int root, MPI_Comm comm)
 {
 	collective("gather", comm, root, from == MPI_IN_PLACE ? bytes_of(room, of) : bytes_of(count, type),
@@ -610,7 +630,9 @@ int MPI_Allgather(BUFFERS, MPI_Comm comm)
 
 int MPI_Alltoall(BUFFERS, MPI_Comm comm)
 {
-	collective("alltoall", comm, -1, bytes_of(count, type) * ranks(comm), bytes_of(room, of) * ranks(comm));
+	long given = from == MPI_IN_PLACE ? bytes_of(room, of) : bytes_of(count, type);
+
+	collective("alltoall", comm, -1, given * ranks(comm), bytes_of(room, of) * ranks(comm));
 	return PMPI_Alltoall(from, count, type, to, room, of, comm);
 }
 
@@ -658,6 +680,27 @@ int MPI_Rput(const void *from, int count, MPI_Datatype type, int target, MPI_Ain
 {
 	access_to("rma_iput", target, count, type);
 	return PMPI_Rput(from, count, type, target, at, room, of, win, request);
+}
+
+int MPI_Rget(void *to, int count, MPI_Datatype type, int target, MPI_Aint at, int room, MPI_Datatype of, MPI_Win win,
+	     MPI_Request *request)
+{
+	access_to("rma_iget", target, count, type);
+	return PMPI_Rget(to, count, type, target, at, room, of, win, request);
+}
+
+int MPI_Get_accumulate(const void *from, int count, MPI_Datatype type, void *old, int room, MPI_Datatype of, int target,
+		       MPI_Aint at, int changed, MPI_Datatype there, MPI_Op op, MPI_Win win)
+{
+	access_to("rma_iatomic", target, changed, there);
+	return PMPI_Get_accumulate(from, count, type, old, room, of, target, at, changed, there, op, win);
+}
+
+int MPI_Compare_and_swap(const void *from, const void *expected, void *old, MPI_Datatype type, int target, MPI_Aint at,
+			 MPI_Win win)
+{
+	access_to("rma_iatomic", target, 1, type);
+	return PMPI_Compare_and_swap(from, expected, old, type, target, at, win);
 }
 
 int MPI_Accumulate(const void *from, int count, MPI_Datatype type, int target, MPI_Aint at, int room,

@@ -146,7 +146,7 @@ static void wildcards(MPI_Comm comm)
 static void derived(MPI_Comm comm)
 {
 	int size = size_of(comm), rank = rank_of(comm), right = (rank + 1) % size, left = (rank + size - 1) % size;
-	MPI_Datatype column, pair;
+	MPI_Datatype column, pair, nothing;
 	MPI_Request request;
 	MPI_Status status;
 
@@ -154,6 +154,8 @@ static void derived(MPI_Comm comm)
 	MPI_Type_commit(&column);
 	MPI_Type_contiguous(3, MPI_DOUBLE, &pair);
 	MPI_Type_commit(&pair);
+	MPI_Type_contiguous(0, MPI_DOUBLE, &nothing);
+	MPI_Type_commit(&nothing);
 	for (int i = 1; i < 5; i++) {
 		MPI_Irecv(buffers[1], 256, MPI_INT, left, 3, comm, &request);
 		MPI_Send(buffers[0], 1, column, right, 3, comm);
@@ -161,9 +163,12 @@ static void derived(MPI_Comm comm)
 		MPI_Irecv(buffers[1], 10, pair, left, 4, comm, &request);
 		MPI_Send(buffers[0], i, pair, right, 4, comm);
 		MPI_Wait(&request, &status);
+		MPI_Sendrecv(buffers[0], i, MPI_DOUBLE_INT, right, 5, buffers[1], 256, MPI_DOUBLE_INT, left, 5, comm, &status);
+		MPI_Sendrecv(buffers[0], i, nothing, right, 6, buffers[1], 1, nothing, left, 6, comm, &status);
 	}
 	MPI_Type_free(&column);
 	MPI_Type_free(&pair);
+	MPI_Type_free(&nothing);
 }
 
 /* Communicators of communicators, some of which get the number of one that is gone. */
@@ -386,20 +391,125 @@ static void many(MPI_Comm comm)
 	MPI_Request requests[60];
 	MPI_Status statuses[60];
 
-	for (int i = 0; i < 10; i++) {
-		int count = 20 + 10 * (i % 5);
+	for (int i = 0; i < 20; i++) {
+		int count = 20 + 10 * (i % 5), index;
 
 		for (int n = 0; n < count / 2; n++) {
 			MPI_Irecv(buffers[n], 256, MPI_INT, left, 50 + n % 3, comm, &requests[n]);
 			MPI_Isend(buffers[60 + n], 2 + n, MPI_INT, right, 50 + n % 3, comm, &requests[count / 2 + n]);
 		}
 		flag = 0;
-		if (i % 2)
+		switch (i % 4) {
+		case 0:
 			MPI_Waitall(count, requests, statuses);
-		else
+			break;
+		case 1:
 			while (!flag)
 				MPI_Testall(count, requests, &flag, statuses);
+			break;
+		case 2:
+			for (int n = 0; n < count; n++)
+				MPI_Waitany(count, requests, &index, statuses);
+			break;
+		default:
+			for (int n = 0; n < count; n += flag)
+				MPI_Testany(count, requests, &index, &flag, statuses);
+		}
 	}
+}
+
+/* What few programs do: undone receives, messages to oneself, sizes that nobody asks for, ready and buffered sends. */
+static void unusual(MPI_Comm comm)
+{
+	static char attached[1 << 16];
+	static const MPI_Datatype types[] = { MPI_CHAR, MPI_SHORT, MPI_LONG_DOUBLE, MPI_C_DOUBLE_COMPLEX, MPI_PACKED };
+	int size = size_of(comm), rank = rank_of(comm), right = (rank + 1) % size, left = (rank + size - 1) % size, flag;
+	void *room;
+	int bytes;
+	MPI_Request requests[2];
+	MPI_Message message;
+	MPI_Status status;
+
+	MPI_Buffer_attach(attached, sizeof(attached));
+	for (int i = 0; i < 10; i++) {
+		MPI_Irecv(buffers[0], 256, MPI_INT, left, 80, comm, &requests[0]);
+		MPI_Cancel(&requests[0]);
+		MPI_Wait(&requests[0], &status);
+		MPI_Irecv(buffers[0], 256, MPI_INT, rank, 81, comm, &requests[0]);
+		MPI_Send(buffers[1], 2 + i, MPI_INT, rank, 81, comm);
+		MPI_Wait(&requests[0], &status);
+		MPI_Sendrecv(buffers[0], 3 + i, MPI_INT, rank, 82, buffers[1], 256, MPI_INT, rank, 82, comm, &status);
+		MPI_Irecv(buffers[0], 200, MPI_INT, left, 83, comm, &requests[0]);
+		MPI_Isend(buffers[1], 4 + i, MPI_INT, right, 83, comm, &requests[1]);
+		MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+		MPI_Irecv(buffers[0], 256, MPI_INT, left, 84, comm, &requests[0]);
+		MPI_Barrier(comm);
+		MPI_Rsend(buffers[1], 5 + i, MPI_INT, right, 84, comm);
+		MPI_Wait(&requests[0], &status);
+		MPI_Bsend(buffers[1], 6 + i, MPI_INT, right, 85, comm);
+		do
+			MPI_Iprobe(MPI_ANY_SOURCE, 85, comm, &flag, &status);
+		while (!flag);
+		MPI_Recv(buffers[0], 256, MPI_INT, status.MPI_SOURCE, status.MPI_TAG, comm, &status);
+		MPI_Isend(buffers[1], 7 + i, MPI_INT, right, 61, comm, &requests[1]);
+		do
+			MPI_Improbe(left, 61, comm, &flag, &message, &status);
+		while (!flag);
+		MPI_Mrecv(buffers[0], 256, MPI_INT, &message, &status);
+		MPI_Wait(&requests[1], &status);
+		for (int n = 0; n < 5; n++) {
+			MPI_Irecv(buffers[0], 1024, MPI_BYTE, left, 86, comm, &requests[0]);
+			MPI_Send(buffers[1], i ? 8 + i : 0, types[n], right, 86, comm);
+			MPI_Wait(&requests[0], &status);
+		}
+	}
+	MPI_Buffer_detach(&room, &bytes);
+}
+
+/* Operations in place, between neighbours, and on memory that the window brings. */
+static void further_operations(void)
+{
+	int size = size_of(MPI_COMM_WORLD), dims[1] = { size }, periods[1] = { 1 }, weight = 1;
+	long *memory, value = 1, old[4];
+#ifndef OPEN_MPI
+	long expected = 0;
+#endif
+	int left = (world_rank + size - 1) % size, right = (world_rank + 1) % size;
+	MPI_Request request;
+	MPI_Status status;
+	MPI_Comm ring, graph;
+	MPI_Win win;
+
+	MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 0, &ring);
+	name(ring, "ring");
+	MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &left, &weight, 1, &right, &weight, MPI_INFO_NULL,
+				       0, &graph);
+	name(graph, "graph");
+	MPI_Comm_dup(MPI_COMM_WORLD, &window_comm);
+	MPI_Win_allocate(2048, sizeof(long), MPI_INFO_NULL, window_comm, &memory, &win);
+	for (int i = 0; i < 10; i++) {
+		MPI_Allreduce(MPI_IN_PLACE, buffers[0], 3 + i, MPI_INT, MPI_SUM, ring);
+		MPI_Reduce(is_own(ring, i % size) ? MPI_IN_PLACE : buffers[0], buffers[0], 4 + i, MPI_INT, MPI_SUM, i % size,
+			   ring);
+		MPI_Alltoall(MPI_IN_PLACE, 0, MPI_INT, buffers[0], 1 + i, MPI_INT, ring);
+		MPI_Scan(MPI_IN_PLACE, buffers[0], 0, MPI_INT, MPI_SUM, ring);
+		MPI_Neighbor_allgather(buffers[0], 2 + i, MPI_INT, buffers[1], 2 + i, MPI_INT, ring);
+		MPI_Neighbor_alltoall(buffers[0], 2 + i, MPI_INT, buffers[1], 2 + i, MPI_INT, graph);
+		MPI_Sendrecv(buffers[0], 2 + i, MPI_INT, right, 87, buffers[1], 256, MPI_INT, left, 87, graph, &status);
+		MPI_Win_lock_all(0, win);
+		for (int target = 0; target < size; target++) {
+			MPI_Rget(buffers[1], 1 + i, MPI_LONG, target, 0, 1 + i, MPI_LONG, win, &request);
+			MPI_Wait(&request, &status);
+			/* Open MPI 4.1.4 crashes in it on one machine. */
+#ifndef OPEN_MPI
+			MPI_Compare_and_swap(&value, &expected, old, MPI_LONG, target, 30, win);
+#endif
+			MPI_Get_accumulate(&value, 1, MPI_LONG, old, 1, MPI_LONG, target, 31, 1, MPI_LONG, MPI_SUM, win);
+			MPI_Win_flush_all(win);
+		}
+		MPI_Win_unlock_all(win);
+	}
+	MPI_Win_free(&win);
 }
 
 /* Two halves that talk to each other. */
@@ -523,6 +633,10 @@ static void run(const char *scenario)
 		files();
 	else if (!strcmp(scenario, "many"))
 		many(world);
+	else if (!strcmp(scenario, "unusual"))
+		unusual(world);
+	else if (!strcmp(scenario, "further_operations"))
+		further_operations();
 	else if (!strcmp(scenario, "probes"))
 		probes(world);
 	else if (!strcmp(scenario, "large"))

@@ -174,6 +174,36 @@ static __always_inline long fetch_list(struct rt_values *values, const struct rt
 	return error;
 }
 
+static __always_inline long keep_list(u64 *serial, const struct rt_fetch *fetch, u64 elements, const void *address)
+{
+	u64 bytes = (__s64)elements < 0 ? 0 : elements * (fetch->number & 255);
+	struct rt_kept *kept;
+
+	kept = bpf_task_storage_get(&kept_lists, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!kept)
+		return -1;
+	RT_BOUND(bytes, RT_KEPT + 1, RT_KEPT);
+	kept->bytes = bytes;
+	*serial = ++kept->serial;
+	return bpf_probe_read_user(kept->byte, bytes, address);
+}
+
+/* A call in between may have kept another list. */
+static __always_inline long kept_element(u64 *value, const struct rt_fetch *fetch, u64 serial, __s64 element)
+{
+	const struct rt_kept *kept = bpf_task_storage_get(&kept_lists, bpf_get_current_task_btf(), 0, 0);
+	u64 size = fetch->number & 255, place = element * size;
+
+	if (!kept || kept->serial != serial)
+		return -1;
+	if (element < 0)
+		return 0;
+	if (element >= RT_KEPT || place + size > kept->bytes)
+		return -1;
+	RT_BOUND(place, RT_KEPT, 0);
+	return bpf_probe_read_kernel(value, sizeof(*value), &kept->byte[place]);
+}
+
 static __always_inline void *thread_pointer(void)
 {
 	return (void *)bpf_get_current_task_btf()->thread.fsbase;
@@ -231,6 +261,12 @@ static long fetch_step(u32 step, struct fetching *call)
 		break;
 	case RT_FETCH_LIST:
 		error = is_stored ? -1 : fetch_list(values, fetch, ctx, (void *)word);
+		break;
+	case RT_FETCH_KEEP:
+		error = keep_list(&value, fetch, values->word[word_at(fetch->number >> 16 & 255)], (void *)word);
+		break;
+	case RT_FETCH_KEPT:
+		error = kept_element(&value, fetch, word, values->word[word_at(fetch->number >> 16 & 255)]);
 		break;
 	case RT_FETCH_RESULT:
 		value = measured->result;

@@ -241,6 +241,15 @@ struct rt_lists {
 
 THREAD_MAP(lists, struct rt_lists);
 
+/* The list that a call found when it began. */
+struct rt_kept {
+	u64 serial; /* of all lists of the thread */
+	u64 bytes;
+	u8 byte[RT_KEPT + sizeof(u64)]; /* the last element can be read as a word */
+};
+
+THREAD_MAP(kept_lists, struct rt_kept);
+
 struct rt_chunk_key {
 	u32 location;
 	u32 chunk;

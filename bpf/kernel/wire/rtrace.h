@@ -41,6 +41,7 @@ enum rt_limit {
 	RT_COUNTERS = 8, /* counters of a recording, at most */
 	RT_WORDS = 24, /* words of values of a call, at most, beside lists that are read when it returns */
 	RT_LISTED = 58, /* words of these */
+	RT_KEPT = 4096, /* bytes of a list that is kept until a call returns, at most */
 	RT_FETCHES = 24, /* operations that fetch them */
 	RT_SUMS = 4, /* counters that a function's values add to */
 	RT_WATCHES = 4, /* of them variables that are watched: x86 has as many debug registers */
@@ -357,7 +358,17 @@ enum rt_fetch_op {
 	 */
 	RT_FETCH_TAGGED = 15,
 	RT_FETCH_CPU = 16, /* the CPU on which the thread runs; the NUMA node of that CPU if `number` is not 0 */
-	RT_FETCH_OPS = 17,
+	/*
+	 * Keeps the list at the address in the word `source` until the call returns: `number` is as of a list. Fills a word
+	 * with what says which list is kept.
+	 */
+	RT_FETCH_KEEP = 17,
+	/*
+	 * Of the list that the word `source` says, the element whose place is in another word; 0 if that is negative.
+	 * `number` says the bytes of an element, and in its third byte the word.
+	 */
+	RT_FETCH_KEPT = 18,
+	RT_FETCH_OPS = 19,
 };
 
 /* How a fetch treats what it has got: bits of `flags`. */

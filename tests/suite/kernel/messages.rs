@@ -316,7 +316,7 @@ fn check_pairs(job: &Job, messages: &Messages<'_>, matched: &[MatchedMessage]) {
     }
 }
 
-const SCENARIOS: [&str; 11] = [
+const SCENARIOS: [&str; 13] = [
     "blocking",
     "nonblocking",
     "wildcards",
@@ -328,9 +328,12 @@ const SCENARIOS: [&str; 11] = [
     "accesses",
     "intercommunicator",
     "files",
+    "unusual",
+    "further_operations",
 ];
 
-/// Of a call that waits for up to 60 requests, 16 are on record: the others are those that are left.
+/// Of a call that waits for all of up to 60 requests, 16 are on record: the others are those that are left. Of one that
+/// waits for any of them, the one that has ended is.
 fn check_many(launcher: &str, program: &[&str]) {
     let job = run_completely(launcher, program, &["many"]);
     let set = TraceSet::open(&job.traces).unwrap();

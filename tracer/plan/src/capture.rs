@@ -60,5 +60,5 @@ impl Capture {
 }
 
 fn reads_memory(op: Op) -> bool {
-    matches!(op.code, OpCode::Stack | OpCode::Memory | OpCode::Text | OpCode::List)
+    matches!(op.code, OpCode::Stack | OpCode::Memory | OpCode::Text | OpCode::List | OpCode::Keep)
 }

@@ -8,6 +8,7 @@
 //! | `>out` | what the pointer `out` points to when the function has returned |
 //! | `a->b.c[2]` | members and elements, when the function begins; with `>` before it, when it has returned |
 //! | `list[..count]`, `>list[..*n]->a` | the elements of a list, or a member of each: as many as there are, 16 at most |
+//! | `list[..count][*n]` | the element that `n` points to the place of when the function has returned, as it was when that began |
 //! | `path:text`, `path:text(16)` | text of at most 64, or 16, bytes with the zero at its end |
 //! | `p:u32` | read as another type: `u8` to `u64`, `i8` to `i64`, `f32`, `f64`, `bool`, `pointer` |
 //! | `rows=*m` | under another name; without one it is the last name of the capture |
@@ -47,6 +48,8 @@ enum WantedStep {
     Element(u64),
     /// `[..count]` or `[..*count]`: the parameter that is the number of elements, or points to it
     List(String, bool),
+    /// `[*place]`: the parameter that points to the place of an element of the list before it
+    Chosen(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,6 +145,12 @@ impl Wanted {
                     lexer.expect("]")?;
                     WantedStep::List(count, is_behind)
                 }
+                () if matches!(steps.last(), Some(WantedStep::List(_, false))) && lexer.eat("[") => {
+                    lexer.expect("*")?;
+                    let place = lexer.name("the parameter that points to the place of an element")?.to_owned();
+                    lexer.expect("]")?;
+                    WantedStep::Chosen(place)
+                }
                 () if lexer.eat("[") => {
                     let Some(Token::Number(number)) = lexer.next() else { return Err(lexer.wanted("a number")) };
                     lexer.expect("]")?;
@@ -159,7 +168,7 @@ impl Wanted {
         target |= at == At::Exit && steps.is_empty() && !is_text;
         let last = steps.iter().rev().find_map(|step| match step {
             WantedStep::Behind(name) | WantedStep::Member(name) => Some(name),
-            WantedStep::Element(_) | WantedStep::List(..) => None,
+            WantedStep::Element(_) | WantedStep::List(..) | WantedStep::Chosen(_) => None,
         });
         let name = name.unwrap_or_else(|| last.unwrap_or(&root).clone());
         Ok(Wanted { name, root, at, target, steps, cast })
@@ -182,6 +191,12 @@ impl Wanted {
         param: &dyn Fn(&str) -> Result<ValuePlace, String>,
     ) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
         let mut place = root.clone();
+        if let [WantedStep::List(count, _), WantedStep::Chosen(chosen)] = self.steps.as_slice() {
+            let count = param(count).map_err(CaptureFault::Wrong)?;
+            let index = param(chosen).map_err(CaptureFault::Wrong)?.target(At::Exit);
+            let index = index.map_err(|_| CaptureFault::Wrong(format!("`{chosen}` does not point to a number")))?;
+            return self.chosen(&place, &count, &index);
+        }
         if let [WantedStep::List(count, is_behind), member @ ..] = self.steps.as_slice() {
             let count = param(count).map_err(CaptureFault::Wrong)?;
             let count = if *is_behind { count.target(self.at)? } else { count };
@@ -225,7 +240,9 @@ impl Wanted {
                 target.member(name).ok_or_else(|| no_member(name))
             }
             WantedStep::Member(name) => place.member(name).ok_or_else(|| no_member(name)),
-            WantedStep::List(..) => Err(CaptureFault::Wrong("a list is that of a parameter".to_owned())),
+            WantedStep::List(..) | WantedStep::Chosen(_) => {
+                Err(CaptureFault::Wrong("a list is that of a parameter".to_owned()))
+            }
             WantedStep::Element(number) => {
                 let first = match &place.ctype {
                     Type::Array(of, _) => place.cast(0, (**of).clone()),
@@ -266,6 +283,25 @@ impl Wanted {
         Ok((ColumnType::List(element), program, at))
     }
 
+    /// The element of a list that the function chooses, as it was when that began.
+    fn chosen(
+        &self,
+        pointer: &ValuePlace,
+        count: &ValuePlace,
+        index: &ValuePlace,
+    ) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
+        let first = pointer.target(At::Enter).map_err(|reason| self.no_pointer(reason))?;
+        let scalar = first.ctype.scalar().filter(|(kind, _)| !kind.is_float());
+        let (Some(bytes @ 1..=8), Some((kind, width))) = (first.ctype.bytes(), scalar) else {
+            return Err(Cause::NotPlain.into());
+        };
+        let mut program = [pointer.value()?.1, count.value()?.1].concat();
+        program.push(Op::new(OpCode::Keep, bytes as i32, Width::WORD, At::Enter));
+        program.extend(index.value()?.1);
+        program.push(Op::new(OpCode::Kept, bytes as i32, width, At::Exit));
+        Ok((kind, program, At::Exit))
+    }
+
     fn no_pointer(&self, reason: Cause) -> CaptureFault {
         match reason {
             Cause::NoTarget => CaptureFault::Wrong(format!("`{}` is no pointer, or one to an unknown type", self.root)),
@@ -291,6 +327,7 @@ impl fmt::Display for Wanted {
                 WantedStep::Behind(name) => write!(formatter, "->{name}")?,
                 WantedStep::Member(name) => write!(formatter, ".{name}")?,
                 WantedStep::Element(number) => write!(formatter, "[{number}]")?,
+                WantedStep::Chosen(place) => write!(formatter, "[*{place}]")?,
                 WantedStep::List(count, is_behind) => {
                     write!(formatter, "[..{}{count}]", if *is_behind { "*" } else { "" })?;
                 }

@@ -268,6 +268,12 @@ pub enum OpCode {
     Tagged = 15,
     /// Pushes the number of the CPU on which the thread runs; of its NUMA node if the number is not 0.
     Cpu = 16,
+    /// Pops a number of elements and an address, and keeps the list there until the call returns: pushes what says which
+    /// one it is. An element has that many bytes.
+    Keep = 17,
+    /// Pops a place and what a list is kept by, and pushes the element there, which has that many bytes; 0 if the place is
+    /// negative. If another list was kept since, the value is not there.
+    Kept = 18,
 }
 
 impl Op {

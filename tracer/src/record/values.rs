@@ -336,8 +336,9 @@ fn fetch_of(fetch: &Fetch, errno: Option<(i32, FetchFlag)>, registers: &Register
     let number = second.map_or(number, i32::from);
     let record = FetchRecord { op, target, source, flags: flags as u8, number };
     match (code, errno) {
-        (OpCode::List, _) => {
-            let target = if fetch.op.at == At::Exit { target - MOST_VALUE_WORDS as u8 } else { target };
+        (OpCode::List | OpCode::Keep | OpCode::Kept, _) => {
+            let is_listed = code == OpCode::List && fetch.op.at == At::Exit;
+            let target = if is_listed { target - MOST_VALUE_WORDS as u8 } else { target };
             let number = fetch.op.number | i32::from(MOST_ELEMENTS) << 8 | i32::from(second.unwrap_or(0)) << 16;
             FetchRecord { target, number, ..record }
         }
@@ -378,6 +379,8 @@ mod tests {
             (OpCode::Vector, FetchCode::RT_FETCH_VECTOR),
             (OpCode::Tagged, FetchCode::RT_FETCH_TAGGED),
             (OpCode::Cpu, FetchCode::RT_FETCH_CPU),
+            (OpCode::Keep, FetchCode::RT_FETCH_KEEP),
+            (OpCode::Kept, FetchCode::RT_FETCH_KEPT),
         ];
         assert!(pairs.iter().all(|(ours, theirs)| *ours as u32 == theirs.0));
     }

@@ -136,6 +136,8 @@ fn wrong_tables_are_told_with_file_and_line() {
     starts(function("name = \"f\"\ncapture = [\n\"a\",\n\"b->\",\n]"), 7, "the name of a member expected");
     starts(function("name = \"f\"\ncapture = [\"b\"]"), 3, "`f` has no parameter `b`: it has a, p, t");
     starts(function("name = \"f\"\ncapture = [\"p->b\"]"), 3, "nothing is known of a member `b` behind `p`");
+    starts(function("name = \"f\"\ncapture = [\"t[..a][0]\"]"), 5, "`*` expected");
+    starts(function("name = \"f\"\ncapture = [\"t[..a][*a]\"]"), 3, "`a` does not point to a number");
     starts(function("name = \"f\"\nroles = { pear = \"a\" }"), 5, "there is no role `pear`");
     starts(
         function("name = \"f\"\nroles = { peer = \"b\" }"),
