@@ -434,9 +434,12 @@ static void unusual(MPI_Comm comm)
 
 	MPI_Buffer_attach(attached, sizeof(attached));
 	for (int i = 0; i < 10; i++) {
+#ifdef OPEN_MPI
+		/* MPICH does not tell it from a receive of no bytes. */
 		MPI_Irecv(buffers[0], 256, MPI_INT, left, 80, comm, &requests[0]);
 		MPI_Cancel(&requests[0]);
 		MPI_Wait(&requests[0], &status);
+#endif
 		MPI_Irecv(buffers[0], 256, MPI_INT, rank, 81, comm, &requests[0]);
 		MPI_Send(buffers[1], 2 + i, MPI_INT, rank, 81, comm);
 		MPI_Wait(&requests[0], &status);
@@ -487,6 +490,9 @@ static void further_operations(void)
 	MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &left, &weight, 1, &right, &weight, MPI_INFO_NULL,
 				       0, &graph);
 	name(graph, "graph");
+	/* MPICH says nothing of ranks in a communicator but by this function. */
+	if (rank_of(ring) != world_rank || rank_of(graph) != world_rank)
+		abort();
 	MPI_Comm_dup(MPI_COMM_WORLD, &window_comm);
 	MPI_Win_allocate(2048, sizeof(long), MPI_INFO_NULL, window_comm, &memory, &win);
 	for (int i = 0; i < 10; i++) {

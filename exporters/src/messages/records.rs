@@ -285,6 +285,10 @@ impl Recorder<'_> {
             }
             Begun::Send(_) => self.put(call.at, true, MessageKind::IsendComplete { request }),
             Begun::Recv(asked) => match self.other(process, asked, Some(status)) {
+                // MPICH says the same of a receive that was undone as of one that got nothing.
+                Other::Known(Transfer { size: Size::Exact(0), .. }) if ended.is_cancelled => {
+                    self.gaps.unknown_receives += 1;
+                }
                 Other::Known(transfer) => {
                     self.put(call.at, true, MessageKind::Irecv { transfer, request, posted });
                 }

@@ -215,6 +215,19 @@ fn what_is_not_known_of_requests_is_counted() {
 }
 
 #[test]
+fn a_receive_that_may_have_been_undone_got_nothing_that_is_known() {
+    for (received, expected) in [(0, 1), (8, 0)] {
+        let text = format!(
+            "1 0 1 irecv peer=0 tag=1 bytes=8 request=5 communicator=0
+             1 2 3 cancel request=5
+             1 4 5 wait request=5 source=0 source_tag=1 received={received}"
+        );
+        let (_folder, set) = job(&[&text]);
+        assert_eq!(kinds(&set, 0).1.unknown_receives, expected);
+    }
+}
+
+#[test]
 fn messages_of_threads_are_matched_where_their_order_is_known() {
     // The second and the third message overlap at the sender.
     let sender = "1 0 10 send peer=1 tag=7 bytes=1 communicator=0
