@@ -46,8 +46,11 @@ mod tests {
     fn results_come_in_the_order_of_the_numbers() {
         for count in [0, 1, 2, 3, 1000] {
             let mut results = Vec::new();
-            let taken = in_order(count, |number| number * 2, |result| Ok::<_, ()>(results.push(result)));
-            assert_eq!(taken, Ok(()));
+            let mut take = |result| {
+                results.push(result);
+                Ok::<_, ()>(())
+            };
+            assert_eq!(in_order(count, |number| number * 2, &mut take), Ok(()));
             assert_eq!(results, (0..count).map(|number| number * 2).collect::<Vec<_>>());
         }
     }
