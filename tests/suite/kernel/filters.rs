@@ -227,38 +227,3 @@ fn only_an_older_suggestion_is_replaced() {
     assert!(said.contains("failed to create `mine`: it exists"), "{said}");
     assert_eq!(fs::read_to_string(folder.path().join("mine")).unwrap(), "# A filter of mine\n");
 }
-
-#[test]
-fn calls_are_reported_by_the_source_of_their_callers() {
-    let Some(_turn) = Turn::take() else { return };
-    let folder = TempDir::new().unwrap();
-    sources::build(folder.path());
-    record(folder.path(), &[], "first");
-    // Functions with their calls.
-    let called = |options: &[&str]| -> BTreeSet<(String, u64)> {
-        let output = report(folder.path(), &[&["--format", "json"][..], options].concat());
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let rows = report["rows"].as_array().unwrap().iter();
-        rows.map(|row| (row["function"].as_str().unwrap().to_owned(), row["calls"].as_u64().unwrap())).collect()
-    };
-    let own = [("wave::spread(int)", 1), ("int weigh<int>(int)", 1)];
-    let main = [("plain", 1), ("print_all", 1), ("solve_reset", 1), ("solve_step", ROUNDS as u64), ("wave_run", 1)];
-    let set = |calls: &[(&str, u64)]| calls.iter().map(|&(name, calls)| (name.to_owned(), calls)).collect();
-    assert_eq!(called(&["--caller", "src:solver/*"]), set(&own));
-    assert_eq!(called(&["--caller", "src:program.c"]), set(&main));
-    assert_eq!(called(&["--caller", "often"]), set(&[main[3]]));
-    assert_eq!(called(&["--caller", "wave*", "--by", "callpath"]), set(&own));
-    let refused = |options: &[&str]| {
-        let output = report(folder.path(), options);
-        assert_eq!(output.status.code(), Some(1));
-        String::from_utf8(output.stderr).unwrap()
-    };
-    let said = refused(&["--caller", "src:nowhere.c"]);
-    assert!(said.contains("failed to select callers: none in the trace matches --caller"), "{said}");
-    let said = refused(&["--caller", "often", "--by", "tree"]);
-    assert!(said.contains("failed to select callers in a call tree: choose --by callpath"), "{said}");
-    trace(folder.path(), &["--mode", "profile"], "second");
-    let output = rtrace::command().current_dir(folder.path()).args(["report", "second", "--caller", "often"]).output();
-    let said = String::from_utf8(output.unwrap().stderr).unwrap();
-    assert!(said.contains("failed to select callers: aggregated calls have no call site"), "{said}");
-}

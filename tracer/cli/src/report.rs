@@ -1,15 +1,14 @@
 //! `rtrace report`: a stored trace summed up on standard output.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::Context as _;
 use rtrace::target::privilege;
-use rtrace_exporters::{Destination, ExportError, TraceSet};
-use rtrace_model::{CallSite, CallSiteId, Inlined, Peaks, Region, SymbolName};
-use rtrace_plan::{Filter, SelectedFunction, Selector};
+use rtrace_exporters::{Destination, ExportError};
+use rtrace_model::{Peaks, Region, SymbolName};
+use rtrace_plan::{Filter, SelectedFunction};
 use rtrace_report::Look;
-use rtrace_symbolizer::{Symbol, normal_path};
+use rtrace_symbolizer::Symbol;
 
 use super::args::{ReportArgs, read_filter};
 use super::message::{Hint as _, tell};
@@ -35,10 +34,8 @@ pub fn report(options: &ReportArgs) -> anyhow::Result<Outcome> {
     }
     let mut text = Vec::new();
     let look = Look { full_names: options.full_names, notes: options.notes, ..screen::look(options.display) };
-    let trace = TraceSet::open(&options.directory)?;
-    let callers = callers(&options.callers, &trace)?;
-    let options_of_report = rtrace_report::Options { callers, ..options.options(look) };
-    spinner::reading(&[&options.directory], || rtrace_report::run_on(&trace, &options_of_report, &mut text))?;
+    let (directory, how) = (&options.directory, options.options(look));
+    spinner::reading(&[directory], || rtrace_report::run(directory, &how, &mut text))?;
     screen::show(&text, options.display)?;
     Ok(Outcome::Complete)
 }
@@ -67,41 +64,6 @@ fn wrote(written: Result<(), rtrace_report::Error>, destination: &Destination) -
         tell!("wrote {}; opens in any browser", path.display());
     }
     Ok(())
-}
-
-/// The call sites whose callers these select; `None` where all are asked for.
-fn callers(selectors: &[Selector], trace: &TraceSet) -> anyhow::Result<Option<HashSet<CallSiteId>>> {
-    if selectors.is_empty() {
-        return Ok(None);
-    }
-    if trace.call_sites().is_empty() && trace.profile().is_empty() {
-        return Err(anyhow::anyhow!("failed to select callers: the trace has no call sites"))
-            .hint("they are stored when the recording ends");
-    }
-    let is_meant = |site: &&CallSite| selectors.iter().any(|selector| selects(selector, site));
-    let sites: HashSet<CallSiteId> = trace.call_sites().iter().filter(is_meant).map(|site| site.id).collect();
-    anyhow::ensure!(
-        !sites.is_empty() || !trace.profile().is_empty(),
-        "failed to select callers: none in the trace matches --caller"
-    );
-    Ok(Some(sites))
-}
-
-/// Whether a call site is in such a function, or on a line of such a file.
-fn selects(selector: &Selector, site: &CallSite) -> bool {
-    match selector {
-        Selector::Name(pattern) => {
-            let inlined = site.inlined.iter().map(|Inlined { function, .. }| function);
-            site.function.iter().chain(inlined).any(|name| pattern.matches(name))
-        }
-        Selector::Source(pattern) => {
-            site.source.as_ref().is_some_and(|source| pattern.matches(&normal_path(&source.file)))
-        }
-        Selector::Library(library, selector) => {
-            let name = site.file.as_ref().and_then(|file| file.rsplit('/').next());
-            name.is_some_and(|name| library.is_match(name)) && selects(selector, site)
-        }
-    }
 }
 
 /// Writes a filter file; none where nothing is worth leaving out.

@@ -9,14 +9,14 @@ use rtrace_model::{CallSite, CallSiteId, ContextId, RegionId};
 use rtrace_profile::Caller;
 use std::borrow::Cow;
 
-use super::key::{FUNCTION, LEFT_OUT, RowId, function};
+use super::key::{FUNCTION, RowId, function};
 use super::table::{Column, Datum};
 
 /// Rows that are told apart; with a histogram of 50 kB each they would take 800 MB.
 const MOST_ROWS: usize = 1 << 14;
 
 /// The row of all calls that are not told apart.
-const MORE: RowId = !LEFT_OUT;
+const MORE: RowId = RowId::MAX;
 
 /// How much of the callers a row knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl<'a> Chains<'a> {
             Caller::None if via.is_some() => From::Nobody,
             Caller::None => site.map_or(From::Nobody, |site| From::Site(self.untraced(site))),
             Caller::Lost(_) => From::Lost,
-            Caller::Known(enclosing) => match enclosing.last().map(|caller| caller.mark & !LEFT_OUT) {
+            Caller::Known(enclosing) => match enclosing.last().map(|caller| caller.mark) {
                 Some(MORE) => return MORE,
                 Some(path) if self.depth == ChainDepth::Path => From::Path(path),
                 Some(row) => From::Region(self.links[row as usize].region),

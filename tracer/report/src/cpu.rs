@@ -136,8 +136,8 @@ impl<'a> LibraryNames<'a> {
 /// # Errors
 /// CPU time was not sampled, what is asked for takes calls, or the trace cannot be read.
 pub(super) fn sum_up(trace: &TraceSet, options: &Options) -> Result<SummedRows, Error> {
-    let Options { callers, histogram, memory, part, min, .. } = options;
-    if callers.is_some() || histogram.is_some() || *memory || part.is_some() || min.is_some() {
+    let Options { histogram, memory, part, min, .. } = options;
+    if histogram.is_some() || *memory || part.is_some() || min.is_some() {
         return Err(Error::SamplesAreWhole);
     }
     if trace.cpu_samples().next().is_none() {

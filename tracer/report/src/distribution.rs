@@ -9,7 +9,7 @@ use rtrace_profile::Visited;
 
 use super::by_value::NameSums;
 use super::groups::Groups;
-use super::key::{LEFT_OUT, RowId};
+use super::key::RowId;
 use super::people::Note;
 use super::table::{Column, Datum, RecordedValue, Table};
 use super::{Error, Min, Sort};
@@ -83,8 +83,7 @@ impl Distribution {
     /// Says of how many calls the value is not known, if there are such.
     pub(super) fn unknown(&self) -> Option<Note> {
         let DistributionSource::Values(asked) = &self.asked else { return None };
-        let shown = self.rows.iter().filter(|(mark, _)| **mark & LEFT_OUT == 0);
-        asked.unknown(shown.map(|(_, counts)| counts.unknown).sum())
+        asked.unknown(self.rows.values().map(|counts| counts.unknown).sum())
     }
 
     /// The distributions of the first of these rows that have one.

@@ -1,16 +1,16 @@
 //! Calls summed up by function, library, thread or process.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{CallSiteId, Estimate, FoldedPath, LocationId, Loss, PathProfile, counted, grouped};
+use rtrace_model::{Estimate, FoldedPath, LocationId, Loss, PathProfile};
 use rtrace_profile::{Caller, Visited, Visitor};
 
 use super::cpu;
 use super::grouping::Grouping;
 use super::histogram;
-use super::key::{HIDDEN, LEFT_OUT, RowId};
+use super::key::{HIDDEN, RowId};
 use super::people::Note;
 use super::stats::{FIGURES, Stats, TIMED};
 use super::table::{Column, Datum, Shown, Table};
@@ -24,12 +24,8 @@ pub(super) struct Groups<'a> {
     is_corrected: bool,
     /// Calls on record of each location.
     recorded: HashMap<LocationId, u64>,
-    /// The call sites whose calls are asked for, where not all are.
-    sites: Option<&'a HashSet<CallSiteId>>,
     /// Whether all calls are asked for, so that those without a record belong to the rows, too.
     are_all: bool,
-    /// Calls from other sites, and those of them of which no site is known.
-    elsewhere: [u64; 2],
 }
 
 impl Visitor for Groups<'_> {
@@ -40,13 +36,7 @@ impl Visitor for Groups<'_> {
         if !calls.are_counted() {
             return key;
         }
-        let (count, site) = (calls.totals().calls, calls.call_site());
-        *self.recorded.entry(calls.location()).or_default() += count;
-        if self.sites.is_some_and(|sites| site.is_none_or(|site| !sites.contains(&site))) {
-            self.elsewhere[0] += count;
-            self.elsewhere[1] += if site.is_none() { count } else { 0 };
-            return key | LEFT_OUT;
-        }
+        *self.recorded.entry(calls.location()).or_default() += calls.totals().calls;
         self.groups.entry(key).or_default().sums.add(calls, !caller.is_within(key));
         self.grouping.visited(calls);
         key
@@ -57,7 +47,6 @@ impl TimeRows for Groups<'_> {
     fn take_off(&mut self, tracing: HashMap<RowId, OfRow>) {
         self.is_corrected = true;
         for (key, of_row) in tracing {
-            // Calls that are not asked for have no row.
             if let Some(stats) = self.groups.get_mut(&key) {
                 stats.tracing = Some(of_row);
             }
@@ -67,36 +56,12 @@ impl TimeRows for Groups<'_> {
 
 impl<'a> Groups<'a> {
     pub(super) fn new(grouping: Grouping<'a>) -> Groups<'a> {
-        Groups::of_callers(grouping, None)
-    }
-
-    /// Only of calls from these sites, if some are given.
-    pub(super) fn of_callers(grouping: Grouping<'a>, sites: Option<&'a HashSet<CallSiteId>>) -> Groups<'a> {
-        Groups {
-            grouping,
-            groups: BTreeMap::new(),
-            is_corrected: false,
-            recorded: HashMap::new(),
-            sites,
-            are_all: sites.is_none(),
-            elsewhere: [0; 2],
-        }
+        Groups { grouping, groups: BTreeMap::new(), is_corrected: false, recorded: HashMap::new(), are_all: true }
     }
 
     /// Only of calls of a part of the time. Calls without a record have no time.
     pub(super) fn of_part(self) -> Groups<'a> {
         Groups { are_all: false, ..self }
-    }
-
-    /// What is said of calls that are not asked for.
-    pub(super) fn left_out(&self) -> Option<Note> {
-        let [others, unknown] = self.elsewhere;
-        let unknown = match unknown {
-            0 => String::new(),
-            unknown => format!(", of {} of which the caller is not known", grouped(unknown)),
-        };
-        let said = || Note::plain(format!("not shown: {} by other callers{unknown}", counted(others, "call"))).kept();
-        self.sites.map(|_| said())
     }
 
     /// Adds calls without a record, of which the callers are not known.
@@ -355,58 +320,6 @@ calls  inclusive %  inclusive ns  exclusive ns  mean ns  p50 ns  p99 ns  max ns 
 calls  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  lost  pid  process
     4        100.0           110           110       47      30     100     100     2   70  /usr/bin/prog
 "
-        );
-    }
-
-    /// The rows of calls from site 7, with what is said of the others.
-    fn of_site(by: By, calls: &[Call]) -> (String, String) {
-        let trace = definitions();
-        let sites = HashSet::from([CallSiteId(7)]);
-        let mut walk = Walk::new(Groups::of_callers(Grouping::new(&by, &trace).unwrap().unwrap(), Some(&sites)));
-        walk.chunk(&in_order(calls));
-        walk.finish();
-        let losses = [Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 9 }];
-        let said = walk.visitor.left_out().unwrap().text;
-        (text(walk.visitor.table(Sort::Name, &losses)), said)
-    }
-
-    #[test]
-    fn calls_of_some_callers_count_also_within_others_of_their_row() {
-        let mut calls = script(
-            "thread 1
-             a 0 100
-              a 10 60
-               b 20 50
-             b 100 130
-             c 200 300",
-        );
-        for call in &mut calls {
-            call.call_site = match call.start.0 {
-                10 | 20 => Some(CallSiteId(7)),
-                100 => Some(CallSiteId(8)),
-                _ => None,
-            };
-        }
-        let (rows, said) = of_site(By::Function, &calls);
-        assert_eq!(
-            rows,
-            "\
-calls  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  library    function
-    1         40.0            20            50       50      50      50      50  libone.so  a
-    1         60.0            30            30       30      30      30      30  libone.so  b
-"
-        );
-        assert_eq!(said, "not shown: 3 calls by other callers, of 2 of which the caller is not known");
-        let (rows, _) = of_site(By::Callpath, &calls);
-        let rows: Vec<&str> = rows.lines().skip(1).map(|row| row.split_once("libone.so  ").unwrap().1).collect();
-        assert_eq!(rows, ["a         a", "b         a < a"]);
-        assert!(
-            of_site(By::Thread, &calls)
-                .0
-                .lines()
-                .nth(1)
-                .unwrap()
-                .starts_with("    2        100.0            50            50")
         );
     }
 

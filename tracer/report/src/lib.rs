@@ -70,12 +70,11 @@ mod tree;
 mod untimed;
 mod waiting;
 
-use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::Path;
 
 use rtrace_exporters::{ExportError, TraceSet};
-use rtrace_model::{CallSiteId, Loss, words};
+use rtrace_model::{Loss, words};
 use rtrace_profile::{CallReader, ClockSpan, Visitor, Walk};
 
 use self::about::About;
@@ -152,8 +151,8 @@ pub enum Error {
     NoCpuSamples,
     /// Samples have no calls.
     #[error(
-        "failed to report CPU time: samples are of the whole recording, and of no calls; omit --from, --to, --caller, --min, \
-         --histogram and --memory"
+        "failed to report CPU time: samples are of the whole recording, and of no calls; omit --from, --to, --min, --histogram and \
+         --memory"
     )]
     SamplesAreWhole,
     /// Rows of that kind have an order of their own.
@@ -179,12 +178,6 @@ pub enum Error {
     /// It has no distribution.
     #[error("failed to show the distribution of `{0}`: its values are no integers; --by arg:{0} shows them")]
     NoInteger(String),
-    /// In a tree, calls of some callers would hang in the air.
-    #[error("failed to select callers in a call tree: choose --by callpath")]
-    TreeOfCallers,
-    /// Calls that are folded do not know their call sites.
-    #[error("failed to select callers: aggregated calls have no call site")]
-    NoCallSites,
     /// Sums by call path have no times.
     #[error("failed to report a part of the time: calls are aggregated (--mode profile, --min-duration)")]
     PartOfAggregated,
@@ -334,8 +327,6 @@ pub struct Options {
     pub look: Look,
     /// The part of the time whose calls are shown, where not all are.
     pub part: Option<Part>,
-    /// The call sites whose calls are shown, where not all are.
-    pub callers: Option<HashSet<CallSiteId>>,
 }
 
 /// How a table for people looks.
@@ -391,15 +382,7 @@ pub fn figures() -> Vec<&'static str> {
 /// # Errors
 /// The trace cannot be read, `out` not be written, or the order does not suit the rows.
 pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
-    run_on(&TraceSet::open(directory)?, options, out)
-}
-
-/// The same of a trace that is open.
-///
-/// # Errors
-/// As for [`run`].
-pub fn run_on(trace: &TraceSet, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
-    sum_up(trace, options)?.write(options.format, &options.look, out)?;
+    sum_up(&TraceSet::open(directory)?, options)?.write(options.format, &options.look, out)?;
     Ok(())
 }
 
@@ -413,9 +396,6 @@ struct SummedRows {
 }
 
 fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
-    if options.callers.is_some() && !trace.profile().is_empty() {
-        return Err(Error::NoCallSites);
-    }
     let losses = trace.losses()?;
     let span = options.part.map(|part| part.of(trace)).transpose()?;
     if span.is_some() && options.sort == Sort::Lost {
@@ -471,8 +451,8 @@ fn sum_up_rows(
     span: Option<ClockSpan>,
     losses: &[Loss],
 ) -> Result<SummedRows, Error> {
-    let Options { by, sort, min, histogram, limit, callers, .. } = options;
-    let groups = Groups::of_callers(grouping, callers.as_ref());
+    let Options { by, sort, min, histogram, limit, .. } = options;
+    let groups = Groups::new(grouping);
     let groups = if span.is_some() { groups.of_part() } else { groups };
     let mut measures = Measures::new(groups, trace, span.and_then(|span| span.from));
     let mut need = need(by, span);
@@ -488,7 +468,7 @@ fn sum_up_rows(
     let waiting = WaitingSums::new(trace);
     let waiting = if span.is_some() { waiting.of_part() } else { waiting };
     let (mut walk, mut waiting) = (Walk::new(measures), Walk::new(waiting));
-    let is_split = histogram.is_none() && callers.is_none() && WaitingSums::splits(by);
+    let is_split = histogram.is_none() && WaitingSums::splits(by);
     let mut readers: Vec<&mut dyn CallReader> = vec![&mut walk];
     readers.extend(is_split.then_some(&mut waiting as &mut dyn CallReader));
     let shares = reading::read(trace, need, &mut readers)?;
@@ -524,7 +504,6 @@ fn sum_up_rows(
             table
         }
     };
-    remarks.extend(groups.left_out());
     if histogram.is_none() {
         remarks.extend(counting.unaccessed());
     }
@@ -533,9 +512,6 @@ fn sum_up_rows(
 
 /// Sums up the calls of each call path.
 fn sum_up_tree(trace: &TraceSet, options: &Options, span: Option<ClockSpan>) -> Result<SummedRows, Error> {
-    if options.callers.is_some() {
-        return Err(Error::TreeOfCallers);
-    }
     if options.histogram.is_some() {
         return Err(Error::Histogram);
     }

@@ -9,7 +9,7 @@ use rtrace_exporters::TraceSet;
 use rtrace_model::{CallSiteId, LibraryId, RegionId};
 use rtrace_profile::Caller;
 
-use super::key::{LEFT_OUT, RowId, UNKNOWN, name};
+use super::key::{RowId, UNKNOWN, name};
 use super::table::{Column, Datum};
 
 /// A library that makes calls, by its path, and one that has the functions.
@@ -33,7 +33,7 @@ impl<'a> LibraryPairs<'a> {
         let of_site = site.and_then(|site| self.trace.call_site(site)?.file.as_deref());
         let of_caller = || match caller {
             Caller::Known(enclosing) => {
-                let (_, library) = *self.pairs.get((enclosing.last()?.mark & !LEFT_OUT) as usize)?;
+                let (_, library) = *self.pairs.get(enclosing.last()?.mark as usize)?;
                 self.trace.library(library).map(|library| library.path.as_str())
             }
             Caller::None | Caller::Lost(_) => None,

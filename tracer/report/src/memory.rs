@@ -13,7 +13,7 @@ use rtrace_model::{
 use rtrace_profile::Visited;
 
 use super::Error;
-use super::key::{LEFT_OUT, RowId};
+use super::key::RowId;
 use super::people::Note;
 use super::table::{Column, Datum, Shown, Table};
 
@@ -146,7 +146,7 @@ impl Memory {
     /// Adds a call that counts to its row.
     pub(super) fn add(&mut self, row: RowId, calls: Visited<'_>) {
         let block = calls.single().and_then(|one| self.blocks.get(&(one.call.location, one.call.id)));
-        let Some(block) = block.filter(|_| row & LEFT_OUT == 0) else { return };
+        let Some(block) = block else { return };
         let sums = self.sums.entry(row).or_default();
         sums.peak += if block.is_in_peak { block.bytes } else { 0 };
         sums.leaked += if block.is_leaked { block.bytes } else { 0 };

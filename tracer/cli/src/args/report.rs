@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::PossibleValue;
 use rtrace_exporters::{Destination, Owner};
-use rtrace_plan::Selector;
 use rtrace_report::{By, Histogram, Look, Min, Options, Sort};
 
 use super::choice::{Choice, NamedChoice, OneOfOrOther, OneOfOrValue, TableFormat};
@@ -44,13 +43,6 @@ pub struct ReportArgs {
     #[arg(long, conflicts_with_all = ["html", "histogram"])]
     memory: bool,
 
-    /// Show only calls that matching callers made: a name, a glob, a /regex/ or src:FILE; may be repeated
-    ///
-    /// The caller is the function that contains the call, traced or not, or one that is inlined there. `src:*/solver/*.c`
-    /// matches the source file of the call, if debug information was available when recording.
-    #[arg(long = "caller", value_name = "PATTERN", conflicts_with = "html")]
-    pub callers: Vec<Selector>,
-
     /// Which part of the time it is of.
     #[command(flatten)]
     pub part: PartOfTime,
@@ -84,14 +76,14 @@ pub struct ReportArgs {
     /// what excluding each of them would save. `--filter` of `run`, `attach` and `plan` reads the file. An older
     /// suggestion of that name is replaced, another file is not.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
-          conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers", "from", "to"])]
+          conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "from", "to"])]
     suggest_filter: Option<PathBuf>,
 
     /// Say what this Score-P filter file would save in a recording like this one
     ///
     /// Rules on source files need these in the trace: record functions that have debug information.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
-          conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers", "from", "to", "suggest_filter"])]
+          conflicts_with_all = ["by", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "from", "to", "suggest_filter"])]
     pub filter: Option<PathBuf>,
 
     /// Show names with all their arguments
@@ -139,7 +131,6 @@ impl ReportArgs {
             min: self.min,
             columns: self.columns.clone(),
             histogram: self.histogram.clone(),
-            callers: None,
             part: self.part.chosen(),
             limit: self.limit,
             format: self.format.chosen(),
@@ -235,9 +226,6 @@ EXAMPLES:
 
     # Show callers and callees that took at least 1 % of the time
     rtrace report out.rtrace --by caller --min 1%
-
-    # Show the functions that some source files call
-    rtrace report out.rtrace --caller 'src:*/solver/*.c'
 
     # Is a function always slow, or only sometimes?
     rtrace report out.rtrace --columns calls,p50,p99,p99.9,max
