@@ -51,9 +51,10 @@ const STRAGGLING: u64 = 20_000_000;
 const LOST_AFTER: u64 = SECOND;
 
 /// The time that a state is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Span {
     /// From the begin of a recording until now.
+    #[default]
     Live,
     /// A part of a stored trace.
     Range {
@@ -65,7 +66,7 @@ pub enum Span {
 }
 
 /// What is known.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct State {
     /// What of the recording is looked at.
     pub span: Span,
@@ -144,38 +145,7 @@ impl State {
             Span::Live => (Timestamp(0), Timestamp(0)),
             Span::Range { from, to } => (from, to),
         };
-        State {
-            span,
-            is_folded,
-            awaits_calls: false,
-            begin,
-            is_armed: false,
-            now,
-            calls: 0,
-            untimed: 0,
-            history: History::default(),
-            log: Log::default(),
-            summary: None,
-            overhead: None,
-            budget: None,
-            share: None,
-            overhead_metric: None,
-            without_record: WithoutRecord::default(),
-            counters: Counters::new(|_| Vec::new()),
-            values: Recorded::default(),
-            told: None,
-            functions: Vec::new(),
-            libraries: BTreeMap::new(),
-            by_name: BTreeMap::new(),
-            processes: BTreeMap::new(),
-            threads: BTreeMap::new(),
-            ended: VecDeque::new(),
-            threads_seen: 0,
-            merged: Paths::default(),
-            room: MOST_PATHS,
-            bars: MOST_BARS,
-            costs: Vec::new(),
-        }
+        State { span, is_folded, begin, now, room: MOST_PATHS, bars: MOST_BARS, ..State::default() }
     }
 
     /// The same with the figures that follow from counters.

@@ -82,6 +82,12 @@ pub enum Value {
     Ratio(Option<f64>),
 }
 
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters::new(|_| Vec::new())
+    }
+}
+
 impl Counters {
     /// No counters yet.
     pub fn new(derive: Derive) -> Counters {
