@@ -9,13 +9,19 @@ use crate::schema::Row;
 
 pub(crate) struct IdTable<K, T> {
     rows: BTreeMap<K, T>,
-    /// Whether `rows` differs from the file; a table without a file does, even when empty.
+    /// Whether `rows` differs from the file.
     dirty: bool,
 }
 
 impl<K: Ord, T: Row + PartialEq + Clone> IdTable<K, T> {
+    /// A table that has a file even while it is empty.
     pub(crate) fn new() -> IdTable<K, T> {
         IdTable { rows: BTreeMap::new(), dirty: true }
+    }
+
+    /// A table that has a file from its first row on.
+    pub(crate) fn optional() -> IdTable<K, T> {
+        IdTable { dirty: false, ..IdTable::new() }
     }
 
     /// Adds a row or replaces the one of that key.

@@ -53,19 +53,19 @@ pub struct TraceWriter {
     metrics: IdTable<MetricId, Metric>,
     call_sites: IdTable<CallSiteId, CallSite>,
     /// Present once calls have contexts.
-    contexts: Option<IdTable<ContextId, Context>>,
+    contexts: IdTable<ContextId, Context>,
     /// Present once a region has values.
-    value_columns: Option<IdTable<(RegionId, u32), ValueColumn>>,
+    value_columns: IdTable<(RegionId, u32), ValueColumn>,
     values: HashMap<RegionId, ValueWriter>,
     calls: Segments<Call>,
     folding: Folding,
     events: Segments<Event>,
     /// Present once there is a profile: recordings without have no such file.
-    profile: Option<IdTable<(LocationId, PathId), PathProfile>>,
+    profile: IdTable<(LocationId, PathId), PathProfile>,
     /// Present where CPU time is sampled.
-    cpu_samples: Option<IdTable<SampledPlace, CpuSamples>>,
+    cpu_samples: IdTable<SampledPlace, CpuSamples>,
     /// Present where a budget has taken probes out.
-    estimates: Option<IdTable<(LocationId, RegionId), Estimate>>,
+    estimates: IdTable<(LocationId, RegionId), Estimate>,
     samples: Segments<Sample>,
     published: Instant,
     began: Instant,
@@ -94,15 +94,15 @@ impl TraceWriter {
             locations: IdTable::new(),
             metrics: IdTable::new(),
             call_sites: IdTable::new(),
-            contexts: None,
-            value_columns: None,
+            contexts: IdTable::optional(),
+            value_columns: IdTable::optional(),
             values: HashMap::new(),
             calls: Segments::create(&directory)?,
             folding: Folding::new(),
             events: Segments::create(&directory)?,
-            profile: None,
-            estimates: None,
-            cpu_samples: None,
+            profile: IdTable::optional(),
+            estimates: IdTable::optional(),
+            cpu_samples: IdTable::optional(),
             samples: Segments::create(&directory)?,
             published: Instant::now(),
             began: Instant::now(),
@@ -132,26 +132,16 @@ impl TraceWriter {
         self.locations.publish(&self.directory)?;
         self.metrics.publish(&self.directory)?;
         self.call_sites.publish(&self.directory)?;
-        if let Some(contexts) = &mut self.contexts {
-            contexts.publish(&self.directory)?;
-        }
-        if let Some(columns) = &mut self.value_columns {
-            columns.publish(&self.directory)?;
-        }
+        self.contexts.publish(&self.directory)?;
+        self.value_columns.publish(&self.directory)?;
         self.values.values_mut().try_for_each(|values| values.publish(is_last))?;
         self.events.publish(&mut |_, _| {})?;
         self.samples.publish(&mut |_, _| {})?;
         let metrics = self.calls.further() / 2;
         self.calls.publish(&mut |calls, readings| self.folding.chunk(calls, readings, metrics))?;
-        if let Some(profile) = &mut self.profile {
-            profile.publish(&self.directory)?;
-        }
-        if let Some(estimates) = &mut self.estimates {
-            estimates.publish(&self.directory)?;
-        }
-        if let Some(samples) = &mut self.cpu_samples {
-            samples.publish(&self.directory)?;
-        }
+        self.profile.publish(&self.directory)?;
+        self.estimates.publish(&self.directory)?;
+        self.cpu_samples.publish(&self.directory)?;
         self.published = Instant::now();
         self.written = self.taken;
         Ok(())
@@ -205,7 +195,7 @@ impl TraceWriter {
         let metrics = self.calls.further() / 2;
         self.calls.close(&mut |calls, readings| self.folding.chunk(calls, readings, metrics));
         let folding = std::mem::replace(&mut self.folding, Folding::new());
-        let Some(mut paths) = folding.into_paths(metrics).filter(|_| self.profile.is_none()) else { return Ok(()) };
+        let Some(mut paths) = folding.into_paths(metrics) else { return Ok(()) };
         let mut encoder = Encoder::create(&self.directory, FoldedPath::PLACE, &[])?;
         loop {
             let rows: Vec<FoldedPath> = paths.by_ref().take(FOLDED_ROWS).collect();
@@ -219,8 +209,7 @@ impl TraceWriter {
     /// Columns are defined before the first values.
     fn push_values(&mut self, batch: &ValueBatch) -> Result<(), Error> {
         if !self.values.contains_key(&batch.region) {
-            let columns = self.value_columns.iter().flat_map(IdTable::rows);
-            let columns = columns.filter(|column| column.region == batch.region).cloned().collect();
+            let columns = self.value_columns.rows().filter(|column| column.region == batch.region).cloned().collect();
             let name = self.regions.rows().find(|region| region.id == batch.region).map(values::folder_name);
             let name = name.unwrap_or_else(|| batch.region.0.to_string());
             let around = match self.values.is_empty() {
@@ -271,16 +260,10 @@ impl Sink for TraceWriter {
                 self.calls.set_further(call_columns(self.metrics.rows()));
             }
             Definition::CallSite(site) => self.call_sites.put(site.id, site),
-            Definition::Context(context) => {
-                self.contexts.get_or_insert_with(IdTable::new).put(context.id, context);
-            }
-            Definition::ValueColumn(column) => {
-                let columns = self.value_columns.get_or_insert_with(IdTable::new);
-                columns.put((column.region, column.position), column);
-            }
+            Definition::Context(context) => self.contexts.put(context.id, context),
+            Definition::ValueColumn(column) => self.value_columns.put((column.region, column.position), column),
             Definition::CpuSamples(samples) => {
-                let table = self.cpu_samples.get_or_insert_with(IdTable::new);
-                table.put((samples.pid, samples.call_site, samples.context), samples);
+                self.cpu_samples.put((samples.pid, samples.call_site, samples.context), samples);
             }
         }
         Ok(())
@@ -302,18 +285,12 @@ impl Sink for TraceWriter {
 
     fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
         self.folding.give_up();
-        let profile = self.profile.get_or_insert_with(IdTable::new);
-        for path in paths {
-            profile.put((path.location, path.path), path);
-        }
+        paths.iter().for_each(|path| self.profile.put((path.location, path.path), path));
         Ok(())
     }
 
     fn estimates(&mut self, estimates: &[Estimate]) -> Result<(), SinkError> {
-        let table = self.estimates.get_or_insert_with(IdTable::new);
-        for estimate in estimates {
-            table.put((estimate.location, estimate.region), estimate);
-        }
+        estimates.iter().for_each(|of| self.estimates.put((of.location, of.region), of));
         Ok(())
     }
 
