@@ -1,9 +1,8 @@
 //! What the user has done, as far as it concerns more than one view: which is shown, filter, order, choice, range.
 //! Knows no view.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use ratatui::layout::Rect;
 use rtrace_model::{LocationId, RegionId};
 
 use crate::list::List;
@@ -21,8 +20,6 @@ pub enum Outside {
     End(Fate),
     /// Stand still, or go on.
     Pause,
-    /// The user wants to see other functions than before.
-    Mute,
     /// Look at another part of a stored trace.
     Look(Range),
 }
@@ -74,8 +71,6 @@ pub struct App {
     pub filter: String,
     /// Whether the user is typing it.
     pub typing: bool,
-    /// Functions that are hidden.
-    pub muted: BTreeSet<RegionId>,
     /// Whether the help is shown.
     pub help: bool,
     /// What may become of the recording; one fate needs no question.
@@ -92,8 +87,8 @@ pub struct App {
     pub size: Option<u64>,
     /// What is said of a stored recording.
     pub stored: Option<Stored>,
-    /// What of the screen the mouse can click on.
-    pub targets: Targets,
+    /// Columns of the functions on the screen.
+    pub columns: Vec<usize>,
 }
 
 /// A part of the time, in nanoseconds.
@@ -138,30 +133,6 @@ impl TimeWindow {
     }
 }
 
-/// What of the screen the mouse can click on.
-#[derive(Debug, Default)]
-pub struct Targets {
-    /// Tabs.
-    pub tabs: Vec<(usize, Rect)>,
-    /// Titles of columns of the functions.
-    pub titles: Vec<(usize, Rect)>,
-    /// Rows of the list of the view.
-    pub rows: Rect,
-    /// Rows that are not a line each, or that several lists have.
-    pub spots: Vec<ScreenRow>,
-}
-
-/// A row on the screen.
-#[derive(Clone, Copy, Debug)]
-pub struct ScreenRow {
-    /// Where it is.
-    pub area: Rect,
-    /// The list, of those of the view.
-    pub part: usize,
-    /// The row.
-    pub place: usize,
-}
-
 impl App {
     /// That of `target` before the user did anything; `order`: the column by which functions are sorted at first.
     pub fn new(target: &str, theme: Theme, order: usize) -> App {
@@ -180,7 +151,6 @@ impl App {
             trail: Vec::new(),
             filter: String::new(),
             typing: false,
-            muted: BTreeSet::new(),
             help: false,
             fates: vec![Fate::Keep],
             asks: false,
@@ -189,7 +159,7 @@ impl App {
             message: None,
             size: None,
             stored: None,
-            targets: Targets::default(),
+            columns: Vec::new(),
         }
     }
 

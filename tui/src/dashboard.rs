@@ -1,11 +1,11 @@
-//! The views with what they share: keys and the mouse come in here, and the whole screen is drawn.
+//! The views with what they share: keys come in here, and the whole screen is drawn.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Position, Rect};
+use ratatui::layout::{Constraint, Layout, Rect};
 use rtrace_model::{RegionId, Timestamp};
 
-use crate::app::{App, Fate, Outside, ScreenRow, Targets};
+use crate::app::{App, Fate, Outside};
 use crate::canvas::{Canvas, Units};
 use crate::key::{self, Action, Help};
 use crate::list::Rows;
@@ -16,7 +16,6 @@ use crate::theme::Theme;
 use crate::view::{self, activity, functions, header, help, question};
 
 const LONGEST_FILTER: usize = 64;
-const WHEEL: isize = 3;
 
 /// The shortest part of a stored trace, in nanoseconds.
 const SHORTEST_RANGE: u64 = 1_000;
@@ -73,18 +72,6 @@ impl Dashboard {
         own.unwrap_or(Outside::Continue)
     }
 
-    /// Does what a click or a turn of the wheel asks for.
-    pub fn point(&mut self, mouse: MouseEvent, state: &State) -> Outside {
-        let at = Position { x: mouse.column, y: mouse.row };
-        match mouse.kind {
-            _ if self.app.asks => Outside::Continue,
-            MouseEventKind::ScrollDown => self.act(Action::Step(WHEEL), state),
-            MouseEventKind::ScrollUp => self.act(Action::Step(-WHEEL), state),
-            MouseEventKind::Down(MouseButton::Left) => self.click(at, state),
-            _ => Outside::Continue,
-        }
-    }
-
     /// Draws the whole screen.
     pub fn draw(&mut self, frame: &mut Frame<'_>, state: &State) {
         let area = frame.area();
@@ -105,8 +92,6 @@ impl Dashboard {
             Constraint::Length(1),
         ])
         .areas(inset(area));
-        let rows = Rect { y: view.y + 1, height: view.height.saturating_sub(1), ..view };
-        app.targets = Targets { rows, ..Targets::default() };
         header::draw_title(&mut canvas, title, app, state);
         header::draw_facts(&mut canvas, facts, app, state);
         activity::draw(&mut canvas, graph, state);
@@ -132,37 +117,6 @@ impl Dashboard {
         let serves = self.app.stored.is_some();
         let stored = key::STORED.iter().map(|binding| Help { keys: &binding.keys, place: "stored trace", serves });
         common.chain(of_panels).chain(stored).collect()
-    }
-
-    fn click(&mut self, at: Position, state: &State) -> Outside {
-        let Targets { tabs, titles, rows, spots } = &self.app.targets;
-        if let Some(&(view, _)) = tabs.iter().find(|(_, tab)| tab.contains(at)) {
-            return self.act(Action::Show(view), state);
-        }
-        if let Some(&(column, _)) = titles.iter().find(|(_, title)| title.contains(at)) {
-            self.app.reversed = column == self.app.order && !self.app.reversed;
-            self.app.order = column;
-            self.arrange(state);
-        } else if let Some(&ScreenRow { part, place, .. }) = spots.iter().find(|spot| spot.area.contains(at)) {
-            let view = self.app.view;
-            self.panels[view].point(part);
-            return self.choose_or_enter(place, state);
-        } else if rows.contains(at) && spots.is_empty() {
-            let line = usize::from(at.y - rows.y);
-            let list = self.rows();
-            let Some(place) = list.at_line(line) else { return Outside::Continue };
-            return self.choose_or_enter(place, state);
-        }
-        Outside::Continue
-    }
-
-    /// A click on the row chosen opens it.
-    fn choose_or_enter(&mut self, place: usize, state: &State) -> Outside {
-        if place == self.rows().place() {
-            return self.act(Action::Enter, state);
-        }
-        self.choose(|list| list.choose(place));
-        Outside::Continue
     }
 
     fn act(&mut self, action: Action, state: &State) -> Outside {

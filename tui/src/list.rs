@@ -76,9 +76,6 @@ pub trait Rows {
 
     /// Rows to move by a page.
     fn page(&self) -> isize;
-
-    /// The row on a line of the screen.
-    fn at_line(&self, line: usize) -> Option<usize>;
 }
 
 impl<K: Copy + PartialEq> Rows for List<K> {
@@ -93,11 +90,6 @@ impl<K: Copy + PartialEq> Rows for List<K> {
 
     fn page(&self) -> isize {
         self.height.saturating_sub(1).max(1).cast_signed()
-    }
-
-    fn at_line(&self, line: usize) -> Option<usize> {
-        let place = self.top + line;
-        (place < self.rows.len() && line < self.height).then_some(place)
     }
 }
 
@@ -129,7 +121,6 @@ mod tests {
         list.step(-10);
         assert_eq!(list.on_screen(20)[0].0, 10);
         assert_eq!(list.on_screen(48)[0].0, 2);
-        assert_eq!(list.at_line(0), Some(2));
         list.step(isize::MAX);
         assert_eq!(list.key(), Some(49));
         list.set(Vec::new());

@@ -83,9 +83,6 @@ pub trait Panel: Debug {
     /// The view is shown from here on; `chosen`: the function that was chosen in the one before.
     fn enter(&mut self, _app: &mut App, _chosen: Option<RegionId>) {}
 
-    /// The mouse is on one of several lists of this view.
-    fn point(&mut self, _part: usize) {}
-
     /// Another row was chosen.
     fn moved(&mut self, _app: &mut App) {}
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers, MouseEventKind};
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -76,18 +76,11 @@ pub fn pick(
         if !term::has_event(TICK)? {
             continue;
         }
-        match event::read()? {
-            Event::Key(key) => match picker.press(key) {
-                PickAnswer::None => {}
-                PickAnswer::Leave => return Ok(None),
-                PickAnswer::Take(keys) => return Ok(Some(keys)),
-            },
-            Event::Mouse(mouse) => match mouse.kind {
-                MouseEventKind::ScrollDown => picker.list.step(1),
-                MouseEventKind::ScrollUp => picker.list.step(-1),
-                _ => {}
-            },
-            _ => {}
+        let Event::Key(key) = event::read()? else { continue };
+        match picker.press(key) {
+            PickAnswer::None => {}
+            PickAnswer::Leave => return Ok(None),
+            PickAnswer::Take(keys) => return Ok(Some(keys)),
         }
     }
     Ok(None)

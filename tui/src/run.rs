@@ -131,7 +131,6 @@ impl ShownView<'_> {
             let event = event::read()?;
             let flow = self.look(|dashboard, state| match event {
                 Event::Key(key) => dashboard.press(key, state),
-                Event::Mouse(mouse) => dashboard.point(mouse, state),
                 _ => Outside::Continue,
             });
             match flow {
@@ -141,7 +140,7 @@ impl ShownView<'_> {
                     self.handle.want(range);
                     self.dashboard.app.set_stored(self.handle.stored());
                 }
-                Outside::Mute | Outside::Continue => {}
+                Outside::Continue => {}
             }
             if drawn.elapsed() >= FRAME {
                 break;

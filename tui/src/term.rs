@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossterm::cursor::Show;
-use crossterm::event::{self, DisableMouseCapture, EnableMouseCapture};
+use crossterm::event;
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::Terminal;
@@ -62,7 +62,7 @@ impl Drop for Screen {
 
 fn take() -> io::Result<Screen> {
     enable_raw_mode()?;
-    execute!(io::stderr(), EnterAlternateScreen, EnableMouseCapture)?;
+    execute!(io::stderr(), EnterAlternateScreen)?;
     Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stderr()))).map(Screen)
 }
 
@@ -95,7 +95,7 @@ pub fn has_event(timeout: Duration) -> io::Result<bool> {
 /// terminal has gone.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        let _ = execute!(io::stderr(), DisableMouseCapture, LeaveAlternateScreen, Show);
+        let _ = execute!(io::stderr(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }

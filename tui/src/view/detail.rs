@@ -13,7 +13,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use rtrace_model::{LocationId, RegionId, Totals};
 
-use crate::app::{App, Outside, ScreenRow};
+use crate::app::{App, Outside};
 use crate::canvas::{Canvas, Cell, TableColumn, TableFrame};
 use crate::colours::Colours;
 use crate::key::{Binding, Keys, also, find, key};
@@ -139,7 +139,7 @@ impl Detail {
         }
     }
 
-    fn draw_lists(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, of: (&Function, &State)) {
+    fn draw_lists(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &App, of: (&Function, &State)) {
         if area.height < ALL_LISTS_FROM {
             self.draw_list(canvas, area, app, of, self.part);
             return;
@@ -154,21 +154,12 @@ impl Detail {
         }
     }
 
-    fn draw_list(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, of: (&Function, &State), part: usize) {
+    fn draw_list(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &App, of: (&Function, &State), part: usize) {
         let is_active = part == self.part;
-        let (rows, first) = match part {
-            SLOW => {
-                draw_slowest(canvas, area, &mut self.slowest, of, app.origin(of.1), is_active);
-                (self.slowest.rows().len(), self.slowest.at_line(0))
-            }
-            _ => {
-                let neighbours = if part == CALLERS { &mut self.callers } else { &mut self.callees };
-                neighbours.draw(canvas, area, of.1, TITLES[part], is_active);
-                (neighbours.rows.rows().len(), neighbours.rows.at_line(0))
-            }
-        };
-        for (place, y) in (first.unwrap_or(0)..rows).zip(area.y + 1..area.bottom()) {
-            app.targets.spots.push(ScreenRow { area: Rect { y, height: 1, ..area }, part, place });
+        match part {
+            SLOW => draw_slowest(canvas, area, &mut self.slowest, of, app.origin(of.1), is_active),
+            CALLERS => self.callers.draw(canvas, area, of.1, TITLES[part], is_active),
+            _ => self.callees.draw(canvas, area, of.1, TITLES[part], is_active),
         }
     }
 }
@@ -252,10 +243,6 @@ impl Panel for Detail {
             }
             self.show(app, region);
         }
-    }
-
-    fn point(&mut self, part: usize) {
-        self.part = part;
     }
 }
 

@@ -47,17 +47,6 @@ const KEYS: &[Binding<Act<Functions>>] = &[
         functions.arrange(app, state);
         Outside::Continue
     }),
-    key(&[Char('m')], "m u", "hide the function; show hidden functions again", "hide", |_, app, state| {
-        let Some(region) = app.functions.key() else { return Outside::Continue };
-        app.muted.insert(region);
-        arrange(app, state);
-        Outside::Mute
-    }),
-    also(&[Char('u')], |_, app, state| {
-        app.muted.clear();
-        arrange(app, state);
-        Outside::Mute
-    }),
 ];
 
 impl Panel for Functions {
@@ -250,7 +239,7 @@ const NAME: usize = 11;
 
 /// The order by the next of the columns on the screen, or of all where nothing is drawn yet.
 fn next_order(app: &App, state: &State) -> usize {
-    let drawn: Vec<usize> = app.targets.titles.iter().map(|&(order, _)| order).collect();
+    let drawn = &app.columns;
     match (drawn.iter().position(|&order| order == app.order), drawn.first()) {
         (Some(place), _) => drawn[(place + 1) % drawn.len()],
         (None, Some(&first)) => first,
@@ -264,7 +253,6 @@ pub fn arrange(app: &mut App, state: &State) {
     let wanted = app.filter.to_lowercase();
     let shown = |function: &&Function| {
         function.calls > 0
-            && !app.muted.contains(&function.region)
             && App::passes(&wanted, &[&function.name, state.library(function.library)])
     };
     let mut rows: Vec<&Function> = state.functions().filter(shown).collect();
@@ -311,11 +299,9 @@ fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         orders.iter().map(cell).collect()
     };
     let titles = canvas.table(TableFrame { order, ..TableFrame::plain(area, &columns) }, &mut app.functions, row);
-    app.targets.titles = titles.into_iter().map(|(place, title)| (orders[place], title)).collect();
+    app.columns = titles.into_iter().map(|(place, _)| orders[place]).collect();
     if app.functions.rows().is_empty() {
-        let is_hidden = !app.muted.is_empty() && app.filter.is_empty() && state.calls > 0;
-        let why = if is_hidden { "all functions are hidden; u shows them again" } else { no_calls(app, state) };
-        canvas.put_empty(area, app.why_empty(why));
+        canvas.put_empty(area, app.why_empty(no_calls(app, state)));
     }
 }
 

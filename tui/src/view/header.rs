@@ -104,7 +104,7 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
 }
 
 /// The views.
-pub fn draw_tabs(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, titles: impl Iterator<Item = &'static str>) {
+pub fn draw_tabs(canvas: &mut Canvas<'_>, area: Rect, app: &App, titles: impl Iterator<Item = &'static str>) {
     if area.is_empty() {
         return;
     }
@@ -112,11 +112,7 @@ pub fn draw_tabs(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, titles: imp
     for (view, title) in titles.enumerate() {
         let label = format!(" {} {title} ", view + 1);
         let style = if view == app.view { app.theme.chosen() } else { Style::new() };
-        let taken = canvas.put(x, area.y, area.right().saturating_sub(x), &label, style);
-        if taken > 0 {
-            app.targets.tabs.push((view, Rect { x, y: area.y, width: taken, height: 1 }));
-        }
-        x += taken;
+        x += canvas.put(x, area.y, area.right().saturating_sub(x), &label, style);
     }
 }
 
@@ -168,9 +164,6 @@ pub fn draw_foot(canvas: &mut Canvas<'_>, area: Rect, app: &App, keys: &[Help]) 
     let mut notes = String::new();
     if !app.filter.is_empty() {
         notes.push_str(&format!("filter: {}  ", app.filter));
-    }
-    if !app.muted.is_empty() {
-        notes.push_str(&format!("{} hidden  ", app.muted.len()));
     }
     let mut x = area.x + canvas.put(area.x, area.y, area.width, &notes, theme.accent());
     let mut hints: Vec<&Help> = keys.iter().filter(serves).collect();

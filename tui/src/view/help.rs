@@ -18,7 +18,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, keys: &[Help]) {
     }
     let columns = named.len().div_ceil(height);
     let width = area.width / u16::try_from(columns).unwrap_or(u16::MAX).max(1);
-    canvas.put(area.x, area.y, area.width, "keys; the mouse selects rows, tabs and columns", canvas.theme.title());
+    canvas.put(area.x, area.y, area.width, "keys", canvas.theme.title());
     for (index, Help { keys, place, serves }) in named.into_iter().enumerate() {
         let (column, line) = (index / height, index % height);
         let x = area.x + u16::try_from(column).unwrap_or(u16::MAX).saturating_mul(width);

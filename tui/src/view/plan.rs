@@ -72,7 +72,6 @@ impl Panel for PlanView {
         let summary = format!("{probed}; {} refused", state.log.refused);
         canvas.put(area.x, area.y, area.width, &summary, theme.accent());
         let area = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-        app.targets.rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
         let area = canvas.put_below(area, &self.rows.key().map_or_else(String::new, |row| in_full(row, state)));
         let row = |row: PlanRow| match row {
             PlanRow::Refused(place) => {

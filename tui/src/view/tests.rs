@@ -1,7 +1,7 @@
 //! Screens of every view, on a terminal in memory and with a clock that stands still.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -112,7 +112,7 @@ fn the_functions() {
         "         99          9         297.00  █▋       23.1  fftw_execute",
         "          1          1              -              -  evil\\x1b[31m",
         "",
-        " q quit  ? help  s sort  b by  m hide  Tab view  Enter open  / filter",
+        " q quit  ? help  s sort  b by  Tab view  Enter open  / filter  Space pause",
     ];
     assert_eq!(screen(&mut dashboard, &state, 80, 9), expected);
     let expected = [
@@ -292,13 +292,6 @@ fn callers_and_callees_lead_on_and_back() {
     }
     press(&mut dashboard, &state, "n");
     assert_eq!(dashboard.app.focus, Some(RegionId(3)), "the next one of the first view");
-    // A click chooses, another one opens.
-    press(&mut dashboard, &state, "p");
-    let lines = screen(&mut dashboard, &state, 80, 18);
-    let row = lines.iter().position(|line| line.ends_with("fftw_dft_solve")).unwrap() as u16;
-    let kind = MouseEventKind::Down(MouseButton::Left);
-    dashboard.point(MouseEvent { kind, column: 50, row, modifiers: KeyModifiers::NONE }, &state);
-    assert_eq!(dashboard.app.focus, Some(RegionId(1)), "the only row is chosen already");
 }
 
 #[test]
@@ -552,7 +545,7 @@ fn typing_filters_at_once_and_escape_clears() {
 }
 
 #[test]
-fn sorting_and_hiding() {
+fn sorting() {
     let state = state();
     let mut dashboard = dashboard(&state);
     let first = |dashboard: &Dashboard| state.function(dashboard.app.functions.rows()[0]).unwrap().name.to_string();
@@ -560,12 +553,6 @@ fn sorting_and_hiding() {
     press(&mut dashboard, &state, "r");
     assert_eq!(first(&dashboard), "evil\u{1b}[31m");
     press(&mut dashboard, &state, "rss");
-    assert_eq!(first(&dashboard), "fftw_execute");
-    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('m')), &state), Outside::Mute);
-    assert_eq!(first(&dashboard), "fftw_dft_solve");
-    assert!(dashboard.app.muted.contains(&RegionId(0)));
-    assert!(screen(&mut dashboard, &state, 90, 9)[8].starts_with(" 1 hidden  q quit"));
-    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('u')), &state), Outside::Mute);
     assert_eq!(first(&dashboard), "fftw_execute");
 }
 
@@ -577,27 +564,6 @@ fn of_functions_of_equal_rank_those_with_most_calls_come_first() {
     state.add(&Batch::from(vec![unseen(1, 0), unseen(2, 2), unseen(3, 1), unseen(4, 2), unseen(5, 1), unseen(6, 2)]));
     let dashboard = dashboard(&state);
     assert_eq!(dashboard.app.functions.rows(), [RegionId(2), RegionId(1), RegionId(0)]);
-}
-
-#[test]
-fn the_mouse_chooses_tabs_rows_and_columns() {
-    let state = state();
-    let mut dashboard = dashboard(&state);
-    let click = |dashboard: &mut Dashboard, column, row| {
-        terminal(dashboard, &state, 80, 12);
-        let kind = MouseEventKind::Down(MouseButton::Left);
-        dashboard.point(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }, &state)
-    };
-    click(&mut dashboard, 4, 5);
-    assert_eq!((dashboard.app.functions.place(), dashboard.app.view), (1, 0));
-    click(&mut dashboard, 4, 5);
-    assert_eq!((dashboard.app.focus, dashboard.app.view), (Some(RegionId(0)), 4));
-    click(&mut dashboard, 3, 2);
-    assert_eq!(dashboard.app.view, 0);
-    click(&mut dashboard, 6, 3);
-    assert_eq!((dashboard.app.order, dashboard.app.reversed), (0, false));
-    click(&mut dashboard, 6, 3);
-    assert_eq!((dashboard.app.order, dashboard.app.reversed), (0, true));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rtrace_model::{Location, LocationId, RegionId, units};
 
-use crate::app::{App, Outside, ScreenRow};
+use crate::app::{App, Outside};
 use crate::canvas::Canvas;
 use crate::colours::Colours;
 use crate::key::{Binding, Keys, also, find, key};
@@ -221,7 +221,6 @@ impl Timeline {
                     picture.mark(canvas, place, state, &call);
                 }
             }
-            app.targets.spots.push(ScreenRow { area: lane, part: 0, place: *place });
             y = lane.bottom() + 1;
         }
         if noted > 0 {

@@ -90,17 +90,16 @@ fn a_counter_gives_the_order_like_any_column() {
     let state = traced();
     let mut dashboard = dashboard(&state);
     terminal(&mut dashboard, &state, 120, 12);
-    let title = dashboard.app.targets.titles.iter().find(|(order, _)| *order == functions::COLUMNS.len()).unwrap().1;
-    let kind = MouseEventKind::Down(MouseButton::Left);
-    let click = MouseEvent { kind, column: title.x, row: title.y, modifiers: KeyModifiers::NONE };
     let names =
         |dashboard: &Dashboard| dashboard.app.functions.rows().iter().map(|region| region.0).collect::<Vec<_>>();
-    dashboard.point(click, &state);
+    let shown = dashboard.app.columns.clone();
+    while dashboard.app.order != functions::COLUMNS.len() {
+        press(&mut dashboard, &state, "s");
+    }
     assert_eq!(names(&dashboard), [0, 1]);
     assert!(screen(&mut dashboard, &state, 120, 12)[3].contains("page-faults▼"));
-    dashboard.point(click, &state);
+    press(&mut dashboard, &state, "r");
     assert_eq!(names(&dashboard), [1, 0]);
-    let shown: Vec<usize> = dashboard.app.targets.titles.iter().map(|&(order, _)| order).collect();
     let went: Vec<usize> = shown
         .iter()
         .map(|_| {
