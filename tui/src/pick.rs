@@ -5,14 +5,14 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use crate::canvas::{Align, Canvas, Cell, TableColumn, TableFrame, Units};
 use crate::list::{List, Rows as _};
-use crate::term::{self, Screen};
+use crate::term::Screen;
 use crate::theme::Theme;
 
 /// Time between two looks at what is known of the entries.
@@ -73,10 +73,7 @@ pub fn pick(
             picker.learn(entries);
         }
         screen.draw(|frame| picker.draw(frame, question, theme))?;
-        if !term::has_event(TICK)? {
-            continue;
-        }
-        let Event::Key(key) = event::read()? else { continue };
+        let Some(Event::Key(key)) = screen.event(TICK)? else { continue };
         match picker.press(key) {
             PickAnswer::None => {}
             PickAnswer::Leave => return Ok(None),

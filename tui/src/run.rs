@@ -4,14 +4,14 @@ use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event};
+use crossterm::event::Event;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::app::{Fate, Outside};
 use crate::dashboard::Dashboard;
 use crate::live::Handle;
 use crate::state::State;
-use crate::term::{self, Screen};
+use crate::term::Screen;
 use crate::theme::Theme;
 
 /// Time from one look at the recording to the next.
@@ -76,7 +76,7 @@ pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<Fa
         }
         show.freeze();
         let until = looked.map_or(tick, |then| tick.saturating_sub(then.elapsed()));
-        if let Outside::End(fate) = show.wait(until)? {
+        if let Outside::End(fate) = show.wait(&screen, until)? {
             return Ok(fate);
         }
     }
@@ -121,14 +121,13 @@ impl ShownView<'_> {
 
     /// Takes keys until it is time to draw again: a tick after the last one, or at once where a key
     /// or a new size changed what is seen, but a frame after the last time.
-    fn wait(&mut self, tick: Duration) -> io::Result<Outside> {
+    fn wait(&mut self, screen: &Screen, tick: Duration) -> io::Result<Outside> {
         let drawn = Instant::now();
         let mut until = drawn + tick;
         let mut is_asked = false;
-        while term::has_event(until.saturating_duration_since(Instant::now()))? {
+        while let Some(event) = screen.event(until.saturating_duration_since(Instant::now()))? {
             is_asked = true;
             until = self.answered.map_or(drawn, |then| then + FRAME);
-            let event = event::read()?;
             let flow = self.look(|dashboard, state| match event {
                 Event::Key(key) => dashboard.press(key, state),
                 _ => Outside::Continue,

@@ -3,13 +3,16 @@
 //! The view is drawn on standard error, because standard output is for data.
 
 use std::io::{self, BufWriter, Stderr};
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use crossterm::cursor::Show;
-use crossterm::event;
+use crossterm::event::{self, Event};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::Terminal;
@@ -20,11 +23,16 @@ use rustix::io::Errno;
 /// A frame is written at once, so that none is seen half drawn.
 const FRAME_BYTES: usize = 1 << 18;
 
+/// Longest wait for a key, after which it is asked whether a view has the terminal still.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while the view has it; dropping it gives the terminal back.
+///
+/// The library's own drop would panic where the terminal has gone.
 #[derive(Debug)]
-pub struct Screen(Terminal<CrosstermBackend<BufWriter<Stderr>>>);
+pub struct Screen(ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stderr>>>>);
 
 impl Screen {
     /// Takes the terminal: own screen, keys as they are pressed.
@@ -32,6 +40,21 @@ impl Screen {
         give_back_on_panic();
         TAKEN.store(true, Ordering::SeqCst);
         take().inspect_err(|_| give_back())
+    }
+
+    /// The next key or the like, if one comes within that time.
+    ///
+    /// # Errors
+    /// The terminal has gone.
+    pub fn event(&self, timeout: Duration) -> io::Result<Option<Event>> {
+        let events = heard().lock().unwrap_or_else(PoisonError::into_inner);
+        let event = match events.recv_timeout(timeout) {
+            Ok(event) => Some(event?),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return Err(gone()),
+        };
+        wait(Duration::ZERO)?;
+        Ok(event)
     }
 
     /// Whether the terminal had to be given back because some thread panicked.
@@ -63,7 +86,35 @@ impl Drop for Screen {
 fn take() -> io::Result<Screen> {
     enable_raw_mode()?;
     execute!(io::stderr(), EnterAlternateScreen)?;
-    Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stderr()))).map(Screen)
+    Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stderr())))
+        .map(|terminal| Screen(ManuallyDrop::new(terminal)))
+}
+
+/// Keys and the like, since a view has had the terminal for the first time.
+fn heard() -> &'static Mutex<Receiver<io::Result<Event>>> {
+    static HEARD: OnceLock<Mutex<Receiver<io::Result<Event>>>> = OnceLock::new();
+    HEARD.get_or_init(|| {
+        let (sender, events) = channel();
+        // Nobody waits for its end: the library waits while a key has come in part, and for ever if the terminal goes then.
+        thread::spawn(move || hear(&sender));
+        Mutex::new(events)
+    })
+}
+
+/// Hands on what comes while a view has the terminal.
+fn hear(events: &Sender<io::Result<Event>>) {
+    loop {
+        if !TAKEN.load(Ordering::SeqCst) {
+            thread::sleep(PATIENCE);
+            continue;
+        }
+        let heard = has_event(PATIENCE).and_then(|has_event| has_event.then(event::read).transpose()).transpose();
+        let Some(heard) = heard else { continue };
+        let is_over = heard.is_err();
+        if events.send(heard).is_err() || is_over {
+            break;
+        }
+    }
 }
 
 /// Waits for a key or the like for so long; a new size of the terminal may be told at the end only.
@@ -71,24 +122,33 @@ fn take() -> io::Result<Screen> {
 /// # Errors
 /// The terminal has gone. The library that reads events would read its end for ever, so it is asked
 /// only while there is a terminal.
-pub fn has_event(timeout: Duration) -> io::Result<bool> {
-    let wait = |timeout: Duration| -> io::Result<()> {
-        let stdin = io::stdin();
-        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-        let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let gone = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
-        if gone { Err(io::Error::other("the terminal has gone")) } else { Ok(()) }
-    };
+fn has_event(timeout: Duration) -> io::Result<bool> {
     wait(Duration::ZERO)?;
     if event::poll(Duration::ZERO)? {
         return Ok(true);
     }
     wait(timeout)?;
     event::poll(Duration::ZERO)
+}
+
+/// Waits for something to read for so long, or a signal.
+///
+/// # Errors
+/// The terminal has gone.
+fn wait(timeout: Duration) -> io::Result<()> {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let is_gone = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
+    if is_gone { Err(gone()) } else { Ok(()) }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the terminal has gone")
 }
 
 /// Gives the terminal back once, however often it is called. What fails here fails because the

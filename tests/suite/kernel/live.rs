@@ -1,16 +1,19 @@
 //! What is made of a recording while a program runs: figures that are served, and windows that are written.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::ptr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rtrace_exporters::Trace;
 use rtrace_model::{Call, Ending, histogram_bucket};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -204,4 +207,43 @@ fn a_port_that_is_taken_is_said_before_anything_runs() {
         "{said}"
     );
     assert!(!directory.exists() && !witness.exists(), "{said}");
+}
+
+/// A terminal may go while a key has come in part, which the library that reads keys waits for.
+#[test]
+fn a_list_ends_with_its_terminal() {
+    let Some(_turn) = Turn::take() else { return };
+    for keys in [&b""[..], b"\x1b[", b"\xc3"] {
+        let (mut own, mut others) = (-1, -1);
+        // SAFETY: the call writes two descriptors, and has nothing to read.
+        let opened = unsafe { libc::openpty(&mut own, &mut others, ptr::null_mut(), ptr::null(), ptr::null()) };
+        assert_eq!(opened, 0);
+        // SAFETY: both were opened just now.
+        let (own, terminal) = unsafe { (File::from_raw_fd(own), OwnedFd::from_raw_fd(others)) };
+        // Else the command would keep its terminal from going.
+        fcntl_setfd(&own, FdFlags::CLOEXEC).unwrap();
+        let terminals = || Stdio::from(terminal.try_clone().unwrap());
+        let mut command = rtrace::command();
+        command.arg("attach").env("TERM", "xterm").stdin(terminals()).stdout(terminals()).stderr(terminals());
+        let mut child = command.spawn().unwrap();
+        drop((command, terminal));
+        let mut shown = [0; 1 << 16];
+        let read = (&own).read(&mut shown).unwrap();
+        assert!(read > 0, "the list is drawn");
+        (&own).write_all(keys).unwrap();
+        sleep(Duration::from_millis(300));
+        drop(own);
+        let asked = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if asked.elapsed() > PATIENCE {
+                child.kill().unwrap();
+                panic!("after {keys:?} it still runs");
+            }
+            sleep(Duration::from_millis(20));
+        };
+        assert_eq!(status.code(), Some(1), "{keys:?}");
+    }
 }

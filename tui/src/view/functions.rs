@@ -252,8 +252,7 @@ fn next_order(app: &App, state: &State) -> usize {
 pub fn arrange(app: &mut App, state: &State) {
     let wanted = app.filter.to_lowercase();
     let shown = |function: &&Function| {
-        function.calls > 0
-            && App::passes(&wanted, &[&function.name, state.library(function.library)])
+        function.calls > 0 && App::passes(&wanted, &[&function.name, state.library(function.library)])
     };
     let mut rows: Vec<&Function> = state.functions().filter(shown).collect();
     let calls = |a: &Function, b: &Function| b.all_calls().cmp(&a.all_calls());

@@ -16,7 +16,6 @@ mod own;
 use super::*;
 use crate::app::{Fate, Outside};
 use crate::dashboard::Dashboard;
-use crate::list::Rows as _;
 use crate::live::{Range, Stored};
 use crate::state::tests::{call, cost, library, location, path, region, untimed};
 use crate::state::{Span, State};
