@@ -2,9 +2,10 @@
 //!
 //! The view is drawn on standard error, because standard output is for data.
 
-use std::io::{self, BufWriter, Stderr};
+use std::io::{self, BufWriter, Read as _, Stderr};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
@@ -19,6 +20,8 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use signal_hook::consts::SIGWINCH;
+use signal_hook::low_level::pipe;
 
 /// A frame is written at once, so that none is seen half drawn.
 const FRAME_BYTES: usize = 1 << 18;
@@ -53,7 +56,7 @@ impl Screen {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return Err(gone()),
         };
-        wait(Duration::ZERO)?;
+        wait(Duration::ZERO, None)?;
         Ok(event)
     }
 
@@ -95,7 +98,7 @@ fn heard() -> &'static Mutex<Receiver<io::Result<Event>>> {
     static HEARD: OnceLock<Mutex<Receiver<io::Result<Event>>>> = OnceLock::new();
     HEARD.get_or_init(|| {
         let (sender, events) = channel();
-        // Nobody waits for its end: the library waits while a key has come in part, and for ever if the terminal goes then.
+        // Nobody waits for its end: the library waits while a key has come in part, and for ever if the terminal goes meanwhile.
         thread::spawn(move || hear(&sender));
         Mutex::new(events)
     })
@@ -103,12 +106,16 @@ fn heard() -> &'static Mutex<Receiver<io::Result<Event>>> {
 
 /// Hands on what comes while a view has the terminal.
 fn hear(events: &Sender<io::Result<Event>>) {
+    // The library is to know of a new size before whoever is told of it here.
+    let resized = event::poll(Duration::ZERO).and_then(|_| resizes()).ok();
     loop {
         if !TAKEN.load(Ordering::SeqCst) {
             thread::sleep(PATIENCE);
             continue;
         }
-        let heard = has_event(PATIENCE).and_then(|has_event| has_event.then(event::read).transpose()).transpose();
+        let heard = has_event(PATIENCE, resized.as_ref())
+            .and_then(|has_event| has_event.then(event::read).transpose())
+            .transpose();
         let Some(heard) = heard else { continue };
         let is_over = heard.is_err();
         if events.send(heard).is_err() || is_over {
@@ -117,31 +124,45 @@ fn hear(events: &Sender<io::Result<Event>>) {
     }
 }
 
-/// Waits for a key or the like for so long; a new size of the terminal may be told at the end only.
+/// What can be read once the terminal has a new size. Of a key that comes before the library has told of the size, it would
+/// tell only with the next one.
+fn resizes() -> io::Result<UnixStream> {
+    let (resized, sender) = UnixStream::pair()?;
+    resized.set_nonblocking(true)?;
+    pipe::register(SIGWINCH, sender)?;
+    Ok(resized)
+}
+
+/// Waits for a key or a new size of the terminal, for so long at most.
 ///
 /// # Errors
 /// The terminal has gone. The library that reads events would read its end for ever, so it is asked
 /// only while there is a terminal.
-fn has_event(timeout: Duration) -> io::Result<bool> {
-    wait(Duration::ZERO)?;
+fn has_event(timeout: Duration, resized: Option<&UnixStream>) -> io::Result<bool> {
+    wait(Duration::ZERO, None)?;
     if event::poll(Duration::ZERO)? {
         return Ok(true);
     }
-    wait(timeout)?;
+    wait(timeout, resized)?;
     event::poll(Duration::ZERO)
 }
 
-/// Waits for something to read for so long, or a signal.
+/// Waits for something to read, or a new size, for so long.
 ///
 /// # Errors
 /// The terminal has gone.
-fn wait(timeout: Duration) -> io::Result<()> {
+fn wait(timeout: Duration, resized: Option<&UnixStream>) -> io::Result<()> {
     let stdin = io::stdin();
-    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let mut fds = vec![PollFd::new(&stdin, PollFlags::IN)];
+    fds.extend(resized.map(|resized| PollFd::new(resized, PollFlags::IN)));
     let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
     match poll(&mut fds, Some(&timeout)) {
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
+    }
+    if let Some(mut resized) = resized {
+        // What was told is read, if there is something.
+        let _ = resized.read(&mut [0; 64]);
     }
     let is_gone = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
     if is_gone { Err(gone()) } else { Ok(()) }

@@ -133,9 +133,6 @@ fn a_program_that_ends_leaves_its_last_figures_and_a_clean_terminal() {
     assert!(terminal.screen().contains("500 calls"), "it stands still");
     terminal.press("Space");
     terminal.wait_for("600 calls");
-    terminal.press("m");
-    terminal.wait_for("1 hidden");
-    terminal.press("u");
     terminal.press("4");
     terminal.wait_for("last 1.0 s");
     assert!(waiting.finish().status.success());
