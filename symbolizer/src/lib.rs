@@ -61,7 +61,7 @@ pub use load_order::load_order;
 pub use mounts::{open_path, open_regular};
 pub use outline::{is_executable, soname};
 pub use slots::{OwnSlot, Slot, Uses};
-pub use sources::{Sources, normal_path};
+pub use sources::Sources;
 pub use stamp::Stamp;
 pub use text_file::read_text;
 pub use unwind::UnwindTables;

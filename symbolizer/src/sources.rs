@@ -186,7 +186,7 @@ fn join(path: &mut String, part: &str) {
 }
 
 /// The path without `.`, `..` and empty parts. Links are not followed: the folders may be those of another machine.
-pub fn normal_path(path: &str) -> String {
+fn normal_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
