@@ -37,7 +37,7 @@ pub use error::Error;
 pub use export::{Destination, ExportError, ExportFormat, Exported, FORMATS, Selection, export};
 pub use joined::ValueReader;
 pub use messages::{
-    AwaitedCall, CallTime, Collective, Communicator, CommunicatorId, Completion, MatchedMessage, MessageEnd,
+    AwaitedCall, CallTime, Collective, Communicator, CommunicatorId, Completion, FileAct, MatchedMessage, MessageEnd,
     MessageEvent, MessageGaps, MessageKind, Messages, RemoteAccess, Size, Transfer,
 };
 pub use openmetrics::OpenMetrics;

@@ -13,6 +13,7 @@ mod awaited;
 mod calls;
 mod communicators;
 mod event;
+mod files;
 mod matching;
 mod records;
 mod requests;
@@ -33,7 +34,7 @@ use self::records::Recorder;
 
 pub use self::awaited::AwaitedCall;
 pub use self::communicators::{Communicator, CommunicatorId};
-pub use self::event::{Collective, Completion, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
+pub use self::event::{Collective, Completion, FileAct, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
 pub use self::matching::{MatchedMessage, MessageEnd};
 
 /// The messages of a set of traces, one for each rank, or one for all.

@@ -61,8 +61,12 @@ words! {
         Allreduce = "allreduce",
         /// Each gets a part of the sum of all.
         ReduceScatter = "reduce_scatter",
-        /// Each gets the sum of those up to it, or before it.
+        /// Each gets a part of the sum of all, of one size.
+        ReduceScatterBlock = "reduce_scatter_block",
+        /// Each gets the sum of those up to it.
         Scan = "scan",
+        /// Each gets the sum of those before it.
+        Exscan = "exscan",
         /// Makes a communicator of one, and of another one's members as its other side.
         IntercommunicatorCreate = "intercommunicator_create",
         /// Makes a communicator of another.
@@ -132,8 +136,8 @@ impl FunctionEvent {
     /// Whether all ranks of a communicator take part.
     pub fn is_collective(self) -> bool {
         use FunctionEvent::{
-            Allgather, AllgatherV, Allreduce, Alltoall, AlltoallV, Barrier, Broadcast, Collective, Gather, GatherV,
-            Reduce, ReduceScatter, Scan, Scatter, ScatterV,
+            Allgather, AllgatherV, Allreduce, Alltoall, AlltoallV, Barrier, Broadcast, Collective, Exscan, Gather,
+            GatherV, Reduce, ReduceScatter, ReduceScatterBlock, Scan, Scatter, ScatterV,
         };
         matches!(
             self,
@@ -148,7 +152,9 @@ impl FunctionEvent {
                 | Gather
                 | GatherV
                 | Reduce
+                | Exscan
                 | ReduceScatter
+                | ReduceScatterBlock
                 | Scan
                 | Scatter
                 | ScatterV

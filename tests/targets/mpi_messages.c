@@ -596,7 +596,7 @@ int MPI_Reduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op 
 	}
 TO_ALL(Allreduce, "allreduce")
 TO_ALL(Scan, "scan")
-TO_ALL(Exscan, "scan")
+TO_ALL(Exscan, "exscan")
 
 #define NEIGHBOURS(name)                                                                                    \
 	int MPI_##name(BUFFERS, MPI_Comm comm)                                                             \
@@ -638,7 +638,7 @@ int MPI_Alltoall(BUFFERS, MPI_Comm comm)
 
 int MPI_Reduce_scatter_block(const void *from, void *to, int room, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
-	collective("reduce_scatter", comm, -1, bytes_of(room, type) * ranks(comm), bytes_of(room, type));
+	collective("reduce_scatter_block", comm, -1, bytes_of(room, type) * ranks(comm), bytes_of(room, type));
 	return PMPI_Reduce_scatter_block(from, to, room, type, op, comm);
 }
 

@@ -67,7 +67,7 @@ impl AwaitedCalls {
                     self.expect(event.at);
                     continue;
                 }
-                MessageKind::CollectiveRequest { request } => {
+                MessageKind::CollectiveRequest { request, .. } => {
                     begun.insert(request, event.at.start);
                     continue;
                 }
@@ -158,9 +158,9 @@ fn operation(ranks: &[u32], parts: &[Part], mut found: impl FnMut(CallTime, Time
                     part.start
                 }
             }
-            (E::Scan, _) => before,
+            (E::Scan | E::Exscan, _) => before,
             (E::Barrier | E::Allgather | E::AllgatherV | E::Allreduce, _) => last,
-            (E::Alltoall | E::AlltoallV | E::ReduceScatter, _) => last,
+            (E::Alltoall | E::AlltoallV | E::ReduceScatter | E::ReduceScatterBlock, _) => last,
             _ => continue,
         };
         found(part.done, began);

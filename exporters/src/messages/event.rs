@@ -85,6 +85,8 @@ pub enum MessageKind {
     Collective(Collective),
     /// A collective operation begins that a later call ends.
     CollectiveRequest {
+        /// The operation.
+        collective: Collective,
         /// What ends it.
         request: u64,
     },
@@ -116,6 +118,51 @@ pub enum MessageKind {
         access: u64,
         /// Of which end that is known.
         completion: Completion,
+    },
+    /// A communicator was made of another one, or is freed, when the call returned.
+    Handle {
+        /// The one that it was made of, or that is freed.
+        communicator: CommunicatorId,
+        /// Whether it was made.
+        is_made: bool,
+    },
+    /// Something was done with a file.
+    File {
+        /// The file that was opened, by a number of its own in each trace.
+        file: u64,
+        /// What was done.
+        act: FileAct,
+    },
+}
+
+/// What is done with a file. Operations have numbers of their own in each trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileAct {
+    /// It was opened by the ranks of a communicator.
+    Opened(Option<CommunicatorId>),
+    /// It was open before anything was seen of it.
+    Found,
+    /// It was closed.
+    Closed,
+    /// Bytes begin to be read or written.
+    Begun {
+        /// The operation.
+        operation: u64,
+        /// Whether they are written; else they are read.
+        is_write: bool,
+        /// The bytes that are asked for.
+        asked: Option<u64>,
+        /// Whether a later call ends it.
+        is_nonblocking: bool,
+    },
+    /// The call that began it returned, and another one ends it.
+    Issued(u64),
+    /// It has ended.
+    Done {
+        /// The operation.
+        operation: u64,
+        /// The bytes that were read or written.
+        bytes: Size,
     },
 }
 

@@ -46,6 +46,8 @@ pub struct MatchedMessage {
     pub target: u32,
     /// Its bytes; `None` if neither end says it.
     pub bytes: Option<u64>,
+    /// Whether its receiver says how many came.
+    pub is_measured: bool,
     /// Its tag.
     pub tag: i32,
     /// Its communicator.
@@ -194,8 +196,9 @@ impl MessageEnds {
                 continue;
             }
             let bytes = sent.size.exact().or(received.size.exact());
+            let is_measured = received.size.exact().is_some();
             let (sent, received) = (sent.end, received.end);
-            visit(MatchedMessage { source, target, bytes, tag, communicator, sent, received });
+            visit(MatchedMessage { source, target, bytes, is_measured, tag, communicator, sent, received });
         }
     }
 }

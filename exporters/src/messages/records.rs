@@ -12,6 +12,7 @@ use super::accesses::Accesses;
 use super::calls::{AskedEnd, MessageCall, ProcessKey};
 use super::communicators::{CommunicatorId, Communicators};
 use super::event::{Collective, Completion, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
+use super::files::Files;
 use super::requests::{Begun, RequestTable};
 
 /// The records of the calls of one trace, which are sorted by time.
@@ -36,6 +37,7 @@ pub(super) struct Recorder<'a> {
     communicators: &'a Communicators,
     requests: HashMap<ProcessKey, RequestTable>,
     accesses: HashMap<ProcessKey, Accesses>,
+    files: HashMap<ProcessKey, Files>,
     /// When the call of each thread returns that is not within another.
     outermost: HashMap<LocationId, Timestamp>,
     numbers: u64,
@@ -65,6 +67,7 @@ impl<'a> Recorder<'a> {
             communicators,
             requests: HashMap::new(),
             accesses: HashMap::new(),
+            files: HashMap::new(),
             outermost: HashMap::new(),
             numbers: 0,
             events: Vec::new(),
@@ -109,6 +112,8 @@ impl Recorder<'_> {
                 self.access(process, call);
             }
             E::RmaComplete => self.complete(process, call),
+            E::CommunicatorCreate | E::IntercommunicatorCreate | E::CommunicatorFree => self.handle(process, call),
+            event if event.is_io() => self.file(process, call),
             event if event.is_collective() => {
                 self.collective(process, call);
                 // Where there are no communicators, a barrier ends accesses, too.
@@ -183,8 +188,8 @@ impl Recorder<'_> {
     fn started(&mut self, process: ProcessKey, at: CallTime, begun: Begun) -> Option<u64> {
         let number = self.numbers;
         let kind = match begun {
-            Begun::Access(_) => return Some(number),
-            Begun::Collective(_) => MessageKind::CollectiveRequest { request: number },
+            Begun::Access(_) | Begun::File(_) => return Some(number),
+            Begun::Collective(collective) => MessageKind::CollectiveRequest { collective, request: number },
             Begun::Recv(asked) => match self.other(process, asked, Some(ReceivedStatus::default())) {
                 Other::Nobody => return None,
                 Other::Known(transfer) => MessageKind::IrecvRequest { request: number, asked: Some(transfer) },
@@ -283,6 +288,7 @@ impl Recorder<'_> {
                 let ended = self.accesses.get_mut(&process).and_then(|accesses| accesses.end_here(access));
                 ended.into_iter().for_each(|kind| self.put(call.at, true, kind));
             }
+            Begun::File(operation) => self.put(call.at, true, operation.done(status.bytes)),
             Begun::Send(_) => self.put(call.at, true, MessageKind::IsendComplete { request }),
             Begun::Recv(asked) => match self.other(process, asked, Some(status)) {
                 // MPICH says the same of a receive that was undone as of one that got nothing.
@@ -384,6 +390,27 @@ impl Recorder<'_> {
         }
     }
 
+    /// A call of all ranks of a communicator that makes one of it, or frees it.
+    fn handle(&mut self, process: ProcessKey, call: &MessageCall) {
+        let called = call.value(Role::Communicator);
+        let communicator = called.and_then(|called| self.communicators.find(process, called, call.at.start));
+        if let Some(communicator) = communicator {
+            let is_made = call.event != FunctionEvent::CommunicatorFree;
+            self.put(call.at, true, MessageKind::Handle { communicator, is_made });
+        }
+    }
+
+    fn file(&mut self, process: ProcessKey, call: &MessageCall) {
+        let called = call.value(Role::Communicator);
+        let communicator = called.and_then(|called| self.communicators.find(process, called, call.at.start));
+        let files = self.files.entry(process).or_default();
+        let (acts, begun) = files.follow(call, communicator, &mut self.numbers);
+        acts.into_iter().for_each(|(at_exit, kind)| self.put(call.at, at_exit, kind));
+        if let Some(operation) = begun {
+            self.begin(process, call, Begun::File(operation), false);
+        }
+    }
+
     /// A call that returns when accesses have ended: those through a window, or to one rank through it.
     fn complete(&mut self, process: ProcessKey, call: &MessageCall) {
         let is_known = (!call.has(Role::Handle) || call.value(Role::Handle).is_some())
@@ -446,8 +473,8 @@ fn volumes(call: &MessageCall, is_root: bool, ranks: u64) -> (Size, Size) {
         E::Barrier => (none, none),
         E::Broadcast => (only(given), if is_root { none } else { given }),
         E::Reduce => (given, only(given)),
-        E::Allreduce | E::Scan => (given, given),
-        E::ReduceScatter => (times(gotten), gotten),
+        E::Allreduce | E::Scan | E::Exscan => (given, given),
+        E::ReduceScatter | E::ReduceScatterBlock => (times(gotten), gotten),
         E::Gather if is_in_place => (gotten, only(times(gotten))),
         E::Gather => (given, only(times(gotten))),
         E::GatherV => (if is_in_place { Size::Unknown } else { given }, only(Size::Unknown)),

@@ -9,6 +9,7 @@ use rtrace_model::Timestamp;
 use super::CallTime;
 use super::calls::AskedEnd;
 use super::event::Collective;
+use super::files::FileOperation;
 
 /// What a request has begun.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,7 @@ pub(super) enum Begun {
     Collective(Collective),
     /// An access to memory of another rank, by its number.
     Access(u64),
+    File(FileOperation),
 }
 
 /// A request of a process.

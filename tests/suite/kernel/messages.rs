@@ -572,8 +572,8 @@ fn accesses_of_openshmem_are_those_that_its_processing_elements_log() {
 /// received, and the accesses and collective operations.
 const MATRIX: &str = r#"
 import sys, collections, otf2
-sent, received, others = (collections.Counter() for _ in range(3))
-open_requests, open_accesses, accesses = set(), set(), set()
+sent, received, others, made, read_written = (collections.Counter() for _ in range(5))
+open_requests, open_accesses, accesses, open_operations = set(), set(), set(), set()
 with otf2.reader.open(sys.argv[1]) as trace:
     ranks = {}
     for group in trace.definitions.groups:
@@ -588,6 +588,19 @@ with otf2.reader.open(sys.argv[1]) as trace:
             sent[own, ranks[event.communicator.location(event.receiver)], event.msg_tag, event.msg_length] += 1
         elif kind in ("MpiRecv", "MpiIrecv"):
             received[ranks[event.communicator.location(event.sender)], own, event.msg_tag, event.msg_length] += 1
+        elif kind == "MpiCollectiveEnd" and event.collective_op.value in (17, 18):
+            made[own, "made" if event.collective_op.value == 17 else "freed"] += 1
+        elif kind == "IoOperationBegin":
+            open_operations.add((own, event.matching_id))
+            is_write = event.mode == otf2.IoOperationMode.WRITE
+            read_written[own, "io_write" if is_write else "io_read", event.bytes_request] += 1
+        elif kind == "IoOperationComplete":
+            open_operations.remove((own, event.matching_id))
+        elif kind == "IoCreateHandle":
+            assert event.handle.file.name.endswith("data") and event.handle.io_paradigm.name == "MPI I/O"
+            open_operations.add((own, event.handle))
+        elif kind == "IoDestroyHandle":
+            open_operations.remove((own, event.handle))
         elif kind.startswith("Rma") or kind in ("MpiCollectiveEnd", "NonBlockingCollectiveComplete"):
             others[own, kind.replace("NonBlockingCollectiveComplete", "MpiCollectiveEnd")] += 1
         if kind in ("MpiIsend", "MpiIrecvRequest", "NonBlockingCollectiveRequest"):
@@ -601,8 +614,8 @@ with otf2.reader.open(sys.argv[1]) as trace:
             accesses.remove((own, event.matching_id))
         elif kind in ("RmaOpCompleteBlocking", "RmaOpCompleteNonBlocking"):
             open_accesses.remove((own, event.matching_id))
-assert not open_requests and not open_accesses, (open_requests, open_accesses)
-for name, counter in (("sent", sent), ("received", received), ("other", others)):
+assert not open_requests and not open_accesses and not open_operations, (open_requests, open_accesses, open_operations)
+for name, counter in (("sent", sent), ("received", received), ("other", others), ("handles", made), ("file", read_written)):
     for key, count in sorted(counter.items()):
         print(name, *key, count)
 "#;
@@ -631,20 +644,33 @@ fn archived(traces: &Path) -> Option<BTreeMap<String, u64>> {
 
 /// The archive has the same messages as the log.
 fn check_archive(job: &Job) {
-    let Some(found) = archived(&job.traces) else { return };
+    let Some(mut found) = archived(&job.traces) else { return };
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     for (own, log) in job.logs.iter().enumerate() {
-        let size = |size| match size {
+        // What a receiver does not say, its sender does.
+        let size = |of: &Logged| match (of.bytes, of.id) {
+            (Size::Posted(_), Some((source, number @ 0..))) => job.logs[source as usize].sent[&(number as u64)].bytes,
+            (bytes, _) => bytes,
+        };
+        let size = |of: &Logged| match size(of) {
             Size::Exact(bytes) | Size::Posted(bytes) => bytes,
             Size::Unknown => panic!("the log knows all sizes"),
         };
-        for Logged { peer, tag, bytes, .. } in log.sent.values() {
-            *expected.entry(format!("sent {own} {peer} {tag} {}", size(*bytes))).or_default() += 1;
+        // All that the log has, and what makes no communicator of this rank; that of all ranks is made and freed, too.
+        let made = found.remove(&format!("handles {own} made")).unwrap_or(0);
+        assert!(made >= log.communicators.len() as u64, "{made} of {:?}", log.communicators);
+        assert!(found.remove(&format!("handles {own} freed")).is_some());
+        for (event, [asked, _]) in &log.files {
+            *expected.entry(format!("file {own} {} {asked}", event.name())).or_default() += 1;
         }
-        for Logged { peer, tag, bytes, .. } in log.received.values() {
-            *expected.entry(format!("received {peer} {own} {tag} {}", size(*bytes))).or_default() += 1;
+        for message @ Logged { peer, tag, .. } in log.sent.values() {
+            *expected.entry(format!("sent {own} {peer} {tag} {}", size(message))).or_default() += 1;
         }
-        for _ in &log.collectives {
+        for message @ Logged { peer, tag, .. } in log.received.values() {
+            *expected.entry(format!("received {peer} {own} {tag} {}", size(message))).or_default() += 1;
+        }
+        // OTF2 has no number for those between neighbours.
+        for _ in log.collectives.iter().filter(|[event, ..]| event != "collective") {
             *expected.entry(format!("other {own} MpiCollectiveEnd")).or_default() += 1;
         }
         for [event, ..] in &log.accesses {

@@ -13,21 +13,23 @@
 
 mod definitions;
 mod encoding;
+mod files;
 mod gathered;
 mod messages;
 mod samples;
 mod waiting;
 
+use std::collections::HashSet;
 use std::path::Path;
 
-use rtrace_model::{Call, CallValues, Ending, Measured, Metric, Timestamp, Value};
+use rtrace_model::{Call, CallValues, Ending, Measured, Metric, Region, RegionId, Timestamp, Value, known};
 
 use super::super::format::{ExportFormat, Form};
 use super::super::nesting::Visitor;
 use super::super::values::plain;
 use super::super::{Excerpt, ExportError};
 use definitions::{ENDING, ending_string};
-use encoding::{Chunks, ENTER, LEAVE, METRIC, OtfRecord, PARAMETER_INT, PARAMETER_STRING};
+use encoding::{Chunks, ENTER, LEAVE, METRIC, OtfRecord, PARAMETER_INT, PARAMETER_STRING, THREAD_FORK, THREAD_JOIN};
 use gathered::{Gathered, METRICS};
 use messages::{NoMessages, OtfMessages};
 use waiting::WaitingRecord;
@@ -38,7 +40,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     extension: "otf2",
     opens_in: "Vampir, Scalasca, otf2-print, otf2-profile, python3-otf2 (file `traces.otf2` in it)",
     keeps: "every call on its process and thread, mangled and demangled names, call paths, arguments and results \
-            as parameters, messages, collective operations and accesses to memory of other ranks as records with their \
+            as parameters, messages, collective operations, accesses to memory of other ranks and to files as records with their \
             communicators, counters and samples as metrics, endings as attributes, losses as properties, wall-clock time",
     omits: "events beside the calls, versions and aliases of functions",
     untimed: "enter and leave at one time or around their timed callees, attribute `ending` is `unseen`",
@@ -58,6 +60,8 @@ fn write(source: &Excerpt<'_>, directory: &Path) -> Result<(), ExportError> {
     let mut gathered = Gathered::new();
     let nested = source.nested_with_values()?;
     let mut events_of = Vec::new();
+    let runs_team = |region: &&Region| known("runs", &region.symbol()) == Some("team");
+    let forks: HashSet<RegionId> = source.regions().iter().filter(runs_team).map(|region| region.id).collect();
     let mut messages = match OtfMessages::of(source, &nested)? {
         Ok(messages) => Some(messages),
         Err(NoMessages::None) => None,
@@ -73,7 +77,7 @@ fn write(source: &Excerpt<'_>, directory: &Path) -> Result<(), ExportError> {
         let file = Chunks::create(&streams.join(format!("{}.evt", location.0)), encoding::EVENT_CHUNK)?;
         let (open, counters) = (Vec::new(), vec![0; metrics(source).len()]);
         let (gathered, messages, record) = (&mut gathered, messages.as_mut(), OtfRecord::default());
-        let mut events = OtfEvents { file, gathered, messages, counters, open, record };
+        let mut events = OtfEvents { file, gathered, messages, forks: &forks, counters, open, record };
         nested.visit(location, &mut events)?;
         let written = events.file.finish()?;
         events_of.push((location, written));
@@ -104,6 +108,8 @@ struct OtfEvents<'a, 's> {
     file: Chunks,
     gathered: &'a mut Gathered,
     messages: Option<&'a mut OtfMessages<'s>>,
+    /// The functions that run a team of threads.
+    forks: &'a HashSet<RegionId>,
     /// The metrics' values so far.
     counters: Vec<u64>,
     open: Vec<OpenOtfCall>,
@@ -175,6 +181,24 @@ impl OtfEvents<'_, '_> {
         Ok(at_exit)
     }
 
+    /// A team of threads of OpenMP begins, or ends.
+    fn team(&mut self, time: Timestamp, kind: u8, values: Option<&CallValues>) -> std::io::Result<()> {
+        const OPENMP: u8 = 3;
+        let mut asked =
+            values.into_iter().flat_map(CallValues::iter).filter(|(column, _)| column.name == "num_threads");
+        // Without a number, the runtime chooses it.
+        let asked = asked.find_map(|(_, value)| match value {
+            Some(Value::Integer(threads)) => u32::try_from(*threads).ok().filter(|threads| *threads > 0),
+            _ => None,
+        });
+        self.record.clear();
+        self.record.byte(OPENMP);
+        if kind == THREAD_FORK {
+            self.record.int(asked.unwrap_or(u32::MAX));
+        }
+        self.file.event(time, kind, &self.record, None)
+    }
+
     fn event(&mut self, time: Timestamp, kind: u8, region: u32, ending: Ending) -> std::io::Result<()> {
         self.record.clear();
         self.record.int(region);
@@ -196,6 +220,9 @@ impl Visitor for OtfEvents<'_, '_> {
         self.metrics(time)?;
         let region = self.gathered.region(call.region);
         self.event(time, ENTER, region, call.ending)?;
+        if self.forks.contains(&call.region) {
+            self.team(time, THREAD_FORK, values.as_ref())?;
+        }
         self.parameters(time, values.as_ref(), false)?;
         let at_exit = self.messages(time, call)?;
         self.open.push(OpenOtfCall { path, counters, at_exit });
@@ -211,6 +238,9 @@ impl Visitor for OtfEvents<'_, '_> {
         open.at_exit.iter().try_for_each(|waiting| self.file.event(time, waiting.kind, &waiting.record, None))?;
         self.parameters(time, values.as_ref(), true)?;
         self.metrics(time)?;
+        if self.forks.contains(&call.region) {
+            self.team(time, THREAD_JOIN, None)?;
+        }
         let region = self.gathered.region(call.region);
         Ok(self.event(time, LEAVE, region, call.ending)?)
     }

@@ -11,6 +11,7 @@ use super::super::super::samples::SeriesOwner;
 use super::super::super::step::PathStep;
 use super::super::super::{Excerpt, ExportError};
 use super::encoding::{Anchor, Chunks, DEFINITION_CHUNK, OtfRecord, PARAMETER_INT};
+use super::files::{OtfFile, READ_WRITE};
 use super::gathered::{Gathered, METRICS};
 use super::messages::{self, OtfMessages};
 use super::samples;
@@ -18,6 +19,7 @@ use super::samples;
 /// Identifiers of definition records.
 mod kind {
     pub const CLOCK_PROPERTIES: u8 = 5;
+    pub const IO_PARADIGM: u8 = 8;
     pub const STRING: u8 = 10;
     pub const ATTRIBUTE: u8 = 11;
     pub const SYSTEM_TREE_NODE: u8 = 12;
@@ -36,6 +38,9 @@ mod kind {
     pub const SYSTEM_TREE_NODE_DOMAIN: u8 = 27;
     pub const LOCATION_GROUP_PROPERTY: u8 = 28;
     pub const LOCATION_PROPERTY: u8 = 29;
+    pub const IO_REGULAR_FILE: u8 = 38;
+    pub const IO_HANDLE: u8 = 40;
+    pub const IO_PRE_CREATED_HANDLE_STATE: u8 = 41;
 }
 
 /// What nodes of the system tree are.
@@ -134,6 +139,7 @@ pub(super) fn write(
     }
     if let Some(messages) = messages {
         definitions.communicators(source, messages)?;
+        definitions.files(messages.files())?;
     }
     definitions.call_metrics(source)?;
     definitions.sampled_metrics(source, gathered)?;
@@ -313,7 +319,7 @@ impl OtfDefinitions {
         const TYPE_FUNCTION: u8 = 3;
         let (name, symbol) = (self.string(&source.function_alone(id))?, source.symbol(id));
         let canonical = self.string(&symbol)?;
-        let role = messages::role(source.region(id).and_then(|region| region.event));
+        let role = messages::role(source.region(id).and_then(|region| region.event), &symbol);
         let description = self.string(source.library_of(id))?;
         let (file, line) = source.begin_of(id);
         let file = file.map_or(Ok(UNDEFINED), |file| self.string(file))?;
@@ -345,6 +351,48 @@ impl OtfDefinitions {
             record.clear();
             record.int(id).int(name).int(id).int(0);
             self.put(kind::RMA_WIN, &record)?;
+        }
+        Ok(())
+    }
+
+    /// The files that were accessed, and the handles by which. All are MPI's.
+    fn files(&mut self, files: &[OtfFile]) -> io::Result<()> {
+        const MPI_IO: u8 = 0;
+        const PARALLEL: u8 = 1;
+        const PRE_CREATED: u32 = 1;
+        if files.is_empty() {
+            return Ok(());
+        }
+        let (identification, name) = (self.string("MPI-IO")?, self.string("MPI I/O")?);
+        let mut record = OtfRecord::default();
+        record.byte(MPI_IO).int(identification).int(name).byte(PARALLEL).int(0).byte(0);
+        self.put(kind::IO_PARADIGM, &record)?;
+        let mut paths: HashMap<&str, u32> = HashMap::new();
+        for (number, OtfFile { path, communicator, is_found }) in (0..).zip(files) {
+            let name = self.string(path.as_deref().unwrap_or(""))?;
+            let file = match path {
+                Some(path) => {
+                    let next = paths.len() as u32;
+                    let file = *paths.entry(path).or_insert(next);
+                    if file == next {
+                        record.clear();
+                        record.int(file).int(name).int(NODE);
+                        self.put(kind::IO_REGULAR_FILE, &record)?;
+                    }
+                    file
+                }
+                None => UNDEFINED,
+            };
+            let communicator = communicator.map_or(UNDEFINED, |communicator| communicator.0);
+            record.clear();
+            record.int(number).int(name).int(file).byte(MPI_IO);
+            record.int(if *is_found { PRE_CREATED } else { 0 }).int(communicator).int(UNDEFINED);
+            self.put(kind::IO_HANDLE, &record)?;
+            if *is_found {
+                record.clear();
+                record.int(number).byte(READ_WRITE).int(0);
+                self.put(kind::IO_PRE_CREATED_HANDLE_STATE, &record)?;
+            }
         }
         Ok(())
     }

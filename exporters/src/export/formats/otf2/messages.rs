@@ -7,16 +7,17 @@
 //! there are no records, and the archive says so.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::io;
 
-use rtrace_model::{FunctionEvent, LocationId, known};
+use rtrace_model::{FunctionEvent, LocationId, Region, RegionId, known};
 
 use super::super::super::source::Nested;
 use super::super::super::{Excerpt, ExportError};
 use super::encoding::{self, OtfRecord};
+use super::files::{OtfFile, OtfFiles};
 use super::waiting::{WaitingRecord, WaitingRecords};
-use crate::{Collective, Communicator, CommunicatorId, Completion, MessageKind, Messages, Size, Transfer};
+use crate::{CallTime, Collective, Communicator, CommunicatorId, Completion, MessageKind, Messages, Size, Transfer};
 
 /// A number that is not known.
 const UNKNOWN: u64 = u64::MAX;
@@ -28,6 +29,10 @@ pub(super) struct OtfMessages<'a> {
     /// The location that stands for each rank.
     ranks: Vec<LocationId>,
     records: WaitingRecords,
+    files: OtfFiles,
+    /// The bytes of messages of which the receiver does not say how many came, by the call that asked for them, its
+    /// sender and its tag; `None` where these are of several sizes.
+    sizes: HashMap<(LocationId, u64, u32, i32), Option<u64>>,
     /// What of them is not known.
     unknown: u64,
 }
@@ -72,15 +77,33 @@ impl<'a> OtfMessages<'a> {
             let place = source.origin_of(location).map(|(place, _)| place);
             place.into_iter().for_each(|place| of_traces.entry(place).or_default().push(location));
         }
-        let mut found = OtfMessages { messages, ranks, records: WaitingRecords::new()?, unknown: 0 };
+        let mut sizes = HashMap::new();
+        messages.matched(|message| {
+            let (asked, Some(bytes)) = (message.received, message.bytes.filter(|_| !message.is_measured)) else {
+                return;
+            };
+            let of_call = sizes.entry((asked.location, asked.call, message.source, message.tag)).or_insert(Some(bytes));
+            *of_call = of_call.filter(|other| *other == bytes);
+        })?;
+        let (records, files) = (WaitingRecords::new()?, OtfFiles::default());
+        let mut found = OtfMessages { messages, ranks, records, files, sizes, unknown: 0 };
         for locations in of_traces.into_values() {
-            found.follow(nested, &locations)?;
+            found.follow(source, nested, &locations)?;
         }
         Ok(Ok(found))
     }
 
     /// Makes the records of one trace, whose calls come in the order in which they begin.
-    fn follow(&mut self, nested: &Nested<'_>, locations: &[LocationId]) -> Result<(), ExportError> {
+    fn follow(
+        &mut self,
+        source: &Excerpt<'_>,
+        nested: &Nested<'_>,
+        locations: &[LocationId],
+    ) -> Result<(), ExportError> {
+        self.files.next_trace();
+        // What sets a job up makes the communicator of all ranks.
+        let job = |region: &Region| Some((region.id, known("job", &region.symbol())? == "up"));
+        let jobs: HashMap<RegionId, bool> = source.regions().iter().filter_map(job).collect();
         let mut threads: Vec<_> = locations.iter().map(|&location| nested.calls(location)).collect();
         let mut due = BinaryHeap::new();
         let mut next = Vec::new();
@@ -94,12 +117,27 @@ impl<'a> OtfMessages<'a> {
             let Some(measured) = next[place].take() else { continue };
             next[place] = threads[place].next().transpose()?;
             due.extend(next[place].as_ref().map(|next| Reverse((next.call.start, place))));
+            let is_collective = || {
+                let symbol = source.symbol(measured.call.region);
+                ["_all", "_ordered"].iter().any(|part| symbol.contains(part))
+            };
+            if let Some(&is_made) = jobs.get(&measured.call.region) {
+                record.clear();
+                fill_handle(&mut record, CommunicatorId::WORLD, is_made);
+                self.records.add(locations[place], measured.call.id, true, encoding::MPI_COLLECTIVE_END, &record)?;
+            }
             for event in calls.next(&measured.call, measured.values.as_ref()) {
                 // A collective operation has a record at each end.
                 let begins = matches!(event.kind, MessageKind::Collective(_)).then_some(false);
                 for is_exit in begins.into_iter().chain([begins.is_some() || event.at_exit]) {
                     record.clear();
-                    if let Some(kind) = fill(&self.messages, &mut record, &event.kind, is_exit) {
+                    let kind = match event.kind {
+                        MessageKind::File { file, act } => {
+                            self.files.fill(&mut record, (file, act), measured.values.as_ref(), is_collective())
+                        }
+                        kind => fill(&self.messages, &mut record, self.sized(event.at, kind), is_exit),
+                    };
+                    if let Some(kind) = kind {
                         self.records.add(locations[place], measured.call.id, is_exit, kind, &record)?;
                     }
                 }
@@ -107,6 +145,20 @@ impl<'a> OtfMessages<'a> {
         }
         self.unknown += calls.gaps().total();
         Ok(())
+    }
+
+    /// A record with the bytes that its sender says, where its receiver does not.
+    fn sized(&self, at: CallTime, mut kind: MessageKind) -> MessageKind {
+        let (asked, transfer) = match &mut kind {
+            MessageKind::Recv(transfer) => (at, transfer),
+            MessageKind::Irecv { transfer, posted, .. } => (*posted, transfer),
+            _ => return kind,
+        };
+        let sent = self.sizes.get(&(asked.location, asked.call, transfer.peer, transfer.tag)).copied().flatten();
+        if let Some(bytes) = sent.filter(|_| transfer.size.exact().is_none()) {
+            transfer.size = Size::Exact(bytes);
+        }
+        kind
     }
 
     /// The records of a location, which come in the order of its calls.
@@ -129,6 +181,11 @@ impl<'a> OtfMessages<'a> {
         self.messages.communicators()
     }
 
+    /// All files; their numbers are those of the records.
+    pub(super) fn files(&self) -> &[OtfFile] {
+        &self.files.all
+    }
+
     /// What is missing, if something is.
     pub(super) fn remark(&self) -> Option<String> {
         (self.unknown > 0).then(|| format!("{} messages and requests of which something is not known", self.unknown))
@@ -136,13 +193,13 @@ impl<'a> OtfMessages<'a> {
 }
 
 /// Fills the record of an event; gives its kind.
-fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: &MessageKind, is_exit: bool) -> Option<u8> {
+fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: MessageKind, is_exit: bool) -> Option<u8> {
     let rank = |id: CommunicatorId, rank: u32| place(messages.communicators().get(id.0 as usize)?, rank);
     let mut transfer = |Transfer { peer, tag, communicator, size }: Transfer| {
         record.int(rank(communicator, peer)?).int(communicator.0).int(tag.cast_unsigned()).long(bytes(size));
         Some(())
     };
-    Some(match *kind {
+    Some(match kind {
         MessageKind::Send(message) => transfer(message).map(|()| encoding::MPI_SEND)?,
         MessageKind::Recv(message) => transfer(message).map(|()| encoding::MPI_RECV)?,
         MessageKind::Isend { transfer: message, request } => {
@@ -169,20 +226,30 @@ fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: &MessageKind, is_
             record.long(request);
             encoding::MPI_REQUEST_CANCELLED
         }
-        MessageKind::Collective(_) if !is_exit => encoding::MPI_COLLECTIVE_BEGIN,
+        MessageKind::Collective(collective) if !is_exit => {
+            operation(collective.event)?;
+            encoding::MPI_COLLECTIVE_BEGIN
+        }
         MessageKind::Collective(collective) => {
-            fill_collective(record, collective, rank);
+            fill_collective(record, collective, rank)?;
             encoding::MPI_COLLECTIVE_END
         }
-        MessageKind::CollectiveRequest { request } => {
+        MessageKind::CollectiveRequest { collective, request } => {
+            operation(collective.event)?;
             record.long(request);
             encoding::NON_BLOCKING_COLLECTIVE_REQUEST
         }
         MessageKind::CollectiveComplete { collective, request } => {
-            fill_collective(record, collective, rank);
+            fill_collective(record, collective, rank)?;
             record.long(request);
             encoding::NON_BLOCKING_COLLECTIVE_COMPLETE
         }
+        MessageKind::Handle { communicator, is_made } => {
+            fill_handle(record, communicator, is_made);
+            encoding::MPI_COLLECTIVE_END
+        }
+        // These refer to files, which have numbers of their own.
+        MessageKind::File { .. } => return None,
         MessageKind::Access { event, target, size, communicator, access } => {
             const ACCUMULATE: u8 = 0;
             record.int(communicator.0).int(rank(communicator, target)?);
@@ -212,10 +279,22 @@ fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: &MessageKind, is_
     })
 }
 
-fn fill_collective(record: &mut OtfRecord, of: Collective, rank: impl Fn(CommunicatorId, u32) -> Option<u32>) {
+/// A communicator is made of this one, or it is freed: a collective operation without data, as Score-P writes it.
+fn fill_handle(record: &mut OtfRecord, communicator: CommunicatorId, is_made: bool) {
+    const CREATE: u8 = 17;
+    const DESTROY: u8 = 18;
+    record.byte(if is_made { CREATE } else { DESTROY }).int(communicator.0).int(NO_ROOT).long(0).long(0);
+}
+
+fn fill_collective(
+    record: &mut OtfRecord,
+    of: Collective,
+    rank: impl Fn(CommunicatorId, u32) -> Option<u32>,
+) -> Option<()> {
     let Collective { event, communicator, root, sent, received } = of;
     let root = root.and_then(|root| rank(communicator, root)).unwrap_or(NO_ROOT);
-    record.byte(operation(event)).int(communicator.0).int(root).long(bytes(sent)).long(bytes(received));
+    record.byte(operation(event)?).int(communicator.0).int(root).long(bytes(sent)).long(bytes(received));
+    Some(())
 }
 
 /// The members of a communicator, by the rank that records say: of two sides, the first comes first.
@@ -227,17 +306,18 @@ fn place(communicator: &Communicator, rank: u32) -> Option<u32> {
     members(communicator).position(|member| member == rank).map(|place| place as u32)
 }
 
-fn bytes(size: Size) -> u64 {
+pub(super) fn bytes(size: Size) -> u64 {
     match size {
         Size::Exact(bytes) | Size::Posted(bytes) => bytes,
         Size::Unknown => UNKNOWN,
     }
 }
 
-/// The number of a collective operation.
-fn operation(event: FunctionEvent) -> u8 {
+/// The number of a collective operation; that of neighbours has none.
+fn operation(event: FunctionEvent) -> Option<u8> {
     use FunctionEvent as E;
-    match event {
+    Some(match event {
+        E::Barrier => 0,
         E::Broadcast => 1,
         E::Gather => 2,
         E::GatherV => 3,
@@ -251,15 +331,18 @@ fn operation(event: FunctionEvent) -> u8 {
         E::Reduce => 12,
         E::ReduceScatter => 13,
         E::Scan => 14,
-        // What is not named has the barrier's number, and sizes that are not known.
-        _ => 0,
-    }
+        E::Exscan => 15,
+        E::ReduceScatterBlock => 16,
+        _ => return None,
+    })
 }
 
-/// The role of functions that do this.
-pub(super) fn role(event: Option<FunctionEvent>) -> u8 {
+/// The role of functions that do this, or are called so.
+pub(super) fn role(event: Option<FunctionEvent>, symbol: &str) -> u8 {
     use FunctionEvent as E;
     const FUNCTION: u8 = 1;
+    const PARALLEL: u8 = 5;
+    const CRITICAL: u8 = 12;
     const BARRIER: u8 = 15;
     const ONE_TO_ALL: u8 = 23;
     const ALL_TO_ONE: u8 = 24;
@@ -274,10 +357,18 @@ pub(super) fn role(event: Option<FunctionEvent>) -> u8 {
         Some(E::Barrier) => BARRIER,
         Some(E::Broadcast | E::Scatter | E::ScatterV) => ONE_TO_ALL,
         Some(E::Gather | E::GatherV | E::Reduce) => ALL_TO_ONE,
-        Some(E::Allgather | E::AllgatherV | E::Alltoall | E::AlltoallV | E::Allreduce | E::ReduceScatter) => ALL_TO_ALL,
-        Some(E::Collective | E::Scan | E::CommunicatorCreate | E::IntercommunicatorCreate | E::WindowCreate) => {
-            COLLECTIVE
-        }
+        Some(
+            E::Allgather
+            | E::AllgatherV
+            | E::Alltoall
+            | E::AlltoallV
+            | E::Allreduce
+            | E::ReduceScatter
+            | E::ReduceScatterBlock,
+        ) => ALL_TO_ALL,
+        Some(
+            E::Collective | E::Scan | E::Exscan | E::CommunicatorCreate | E::IntercommunicatorCreate | E::WindowCreate,
+        ) => COLLECTIVE,
         Some(
             E::Send
             | E::Recv
@@ -307,7 +398,12 @@ pub(super) fn role(event: Option<FunctionEvent>) -> u8 {
         Some(E::Allocate) => ALLOCATE,
         Some(E::Free) => DEALLOCATE,
         Some(E::CommunicatorRank | E::CommunicatorFree | E::Lock | E::TryLock | E::Unlock | E::Await) | None => {
-            FUNCTION
+            match (known("model", symbol), known("waits", symbol)) {
+                (Some("openmp"), _) if known("runs", symbol).is_some() => PARALLEL,
+                (Some("openmp"), Some("barrier")) => BARRIER,
+                (Some("openmp"), Some("lock")) => CRITICAL,
+                _ => FUNCTION,
+            }
         }
     }
 }
