@@ -79,6 +79,8 @@ const TIDY_REST: u32 = 50;
 
 /// Return addresses about which threads ask for which sites are placed at once: they wait for that.
 const MOST_AT_ONCE: usize = 8;
+/// The same where so many are left that nobody waits: a link takes as long for a few as for many where programs fork.
+const MOST_IF_LATE: usize = 256;
 
 /// What the governor and the return sites tell each other.
 #[derive(Debug, Default)]
@@ -367,10 +369,9 @@ impl<'a> ReturnSites<'a> {
         executed: &mut Executed<'_>,
     ) -> Result<(), Error> {
         let is_awaited = !met.is_empty();
+        tasks.late.append(&mut met);
         if is_awaited {
-            let latest = met.split_off(met.len().saturating_sub(MOST_AT_ONCE));
-            tasks.late.append(&mut met);
-            self.place(&latest, true)?;
+            self.place_latest(tasks, true)?;
         }
         if let Some(program) = tasks.executed.pop_front() {
             tasks.held.extend(self.prepare(program, followed, executed)?);
@@ -380,14 +381,20 @@ impl<'a> ReturnSites<'a> {
             tasks.held.extend(self.place_held(held)?);
             return Ok(());
         }
-        if is_awaited {
-            return Ok(());
+        match (is_awaited, tasks.late.is_empty()) {
+            (true, _) => Ok(()),
+            (false, true) => self.place_next(),
+            (false, false) => self.place_latest(tasks, false),
         }
-        let latest = tasks.late.split_off(tasks.late.len().saturating_sub(MOST_AT_ONCE));
-        match latest.as_slice() {
-            [] => self.place_next(),
-            latest => self.place(latest, false),
-        }
+    }
+
+    /// Places the sites for the return addresses that were met last: a few where somebody may wait for them, more where so
+    /// many are left that nobody does.
+    fn place_latest(&mut self, tasks: &mut Tasks<'_>, is_awaited: bool) -> Result<(), Error> {
+        let left = tasks.late.len();
+        let most = (left / 2).clamp(MOST_AT_ONCE, MOST_IF_LATE);
+        let latest = tasks.late.split_off(left.saturating_sub(most));
+        self.place(&latest, is_awaited && left <= MOST_AT_ONCE)
     }
 
     /// A process is about to execute this program.
