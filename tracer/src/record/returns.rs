@@ -19,7 +19,7 @@ mod standby;
 mod usefulness;
 mod warmth;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -149,7 +149,7 @@ pub struct ReturnSites<'a> {
     /// By id.
     placed: Vec<Placed>,
     /// Return addresses of direct calls of traced functions, with what is read of these calls when they have returned.
-    direct: HashMap<(FileId, u64), Keeps>,
+    direct: BTreeMap<(FileId, u64), Keeps>,
     /// Return addresses from which callers only return, but too many one above the other.
     only_returns: HashSet<(FileId, u64)>,
     /// How many further calls of a callee are looked for where the next one is met in a file of a process.
@@ -201,7 +201,7 @@ impl<'a> ReturnSites<'a> {
             has_met: None,
             hits: programs.site_hits()?,
             placed: Vec::new(),
-            direct: HashMap::new(),
+            direct: BTreeMap::new(),
             only_returns: HashSet::new(),
             met: HashMap::new(),
             known: HashMap::new(),

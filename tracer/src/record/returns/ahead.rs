@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashSet};
 use rtrace_bpf::{ArrivalRule, Error, FilePlace, MAX_SITES};
-use rtrace_code::arrival;
+use rtrace_code::arrival::{self, ReturnProbe};
 use rtrace_symbolizer::modules;
 
 use super::{FileId, ReturnSites};
@@ -357,6 +357,13 @@ impl ReturnSites<'_> {
         MOST_SHARED.saturating_sub(self.known.len())
     }
 
+    /// Whether a site that nobody asks for is worth its hits: where threads wait, that of a call that may never happen is not
+    /// worth those of its loop.
+    pub(super) fn is_worth(&self, file: FileId, offset: u64, site: ReturnProbe) -> bool {
+        let joined = self.ahead.joined.get(&(file, offset)).filter(|_| self.programs.may_wait());
+        joined.is_none_or(|&joined| joined > u64::from(site.distance)) || self.ahead.has_met(file, offset)
+    }
+
     /// Places these.
     fn place_wanted(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let Wanted { pid, file, offsets } = wanted;
@@ -377,10 +384,7 @@ impl ReturnSites<'_> {
             match arrival {
                 // The sites of one may have brought those of another.
                 arrival::Arrival::Site(site) if !self.known.contains_key(&(pid, file, offset)) => {
-                    // Where threads wait, the site of a call that may never happen is not worth the hits of its loop.
-                    let joined = self.ahead.joined.get(&(file, offset)).filter(|_| self.programs.may_wait());
-                    let is_joined = joined.is_some_and(|&joined| joined <= u64::from(site.distance));
-                    if !is_joined || self.ahead.has_met(file, offset) {
+                    if self.is_worth(file, offset, site) {
                         sites.extend(self.sites(file, offset, pid, site, Vec::new()));
                     }
                 }

@@ -167,6 +167,11 @@ impl Callers {
         self.catching(id).is_some_and(|catching| catching.lands(offset))
     }
 
+    /// The function that makes the call that returns to this offset of a file, if it is known.
+    pub fn function(&self, id: FileId, offset: u64) -> Option<Range<u64>> {
+        self.catching(id)?.functions(offset, offset).into_iter().next()
+    }
+
     /// The return addresses in the function at this offset of a file to which control may come twice.
     pub fn returns_twice(&self, id: FileId, offset: u64) -> &[u64] {
         self.catching(id).map_or(&[], |catching| catching.returns_twice(offset))

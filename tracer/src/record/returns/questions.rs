@@ -1,5 +1,7 @@
 //! What becomes of return addresses that the kernel side has met.
 
+use std::ops::RangeInclusive;
+
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_bpf::wire::{QuestionCode, QuestionRecord};
 use rtrace_bpf::{ArrivalRule, Error, FilePlace};
@@ -125,9 +127,7 @@ impl ReturnSites<'_> {
         Ok(match arrival {
             arrival::Arrival::Site(site) => {
                 let mut sites = self.sites(file, offset, pid, site, vec![(space, address)]);
-                if is_awaited {
-                    sites.extend(self.next_sites(pid, file, offset));
-                }
+                sites.extend(self.next_sites(pid, file, offset, is_awaited));
                 Decision::Place(file, sites)
             }
             arrival::Arrival::Skip { words } => Decision::Answer(ArrivalRule::Skip(words)),
@@ -136,23 +136,44 @@ impl ReturnSites<'_> {
         })
     }
 
-    /// The sites of the next calls of the same callee: who calls it from one place that is not known yet may go through
-    /// thousands. Twice as many each time that one of them is met.
-    fn next_sites(&mut self, pid: u32, file: FileId, offset: u64) -> Vec<Placement> {
-        let Some(callee) = self.callers.callee(file, offset) else { return Vec::new() };
+    /// The sites of the other direct calls in the function that makes this one: it runs now. Where none is known and somebody
+    /// waits, those of the next calls of the same callee: who calls it from one place may go through thousands. Twice as many
+    /// each time that one of them is met.
+    fn next_sites(&mut self, pid: u32, file: FileId, offset: u64, is_awaited: bool) -> Vec<Placement> {
         let room = self.room_for_met();
-        let met = self.met.entry((pid, file, callee)).or_default();
-        let most = (*met).min(room);
-        *met = (*met * 2).clamp(1, MOST_NEXT);
-        let mut next = if most > 0 { self.callers.next_calls(file, offset, callee, most) } else { Vec::new() };
+        let mut next = self.calls_beside(file, offset);
         next.retain(|&offset| !self.known.contains_key(&(pid, file, offset)));
-        let arrivals = self.callers.arrivals(file, &next, |_| None);
+        if next.is_empty() && is_awaited {
+            let Some(callee) = self.callers.callee(file, offset) else { return Vec::new() };
+            let met = self.met.entry((pid, file, callee)).or_default();
+            let most = (*met).min(room);
+            *met = (*met * 2).clamp(1, MOST_NEXT);
+            next = if most > 0 { self.callers.next_calls(file, offset, callee, most) } else { Vec::new() };
+            next.retain(|&offset| !self.known.contains_key(&(pid, file, offset)));
+        }
+        next.truncate(room);
+        let direct = &self.direct;
+        let arrivals = self.callers.arrivals(file, &next, |offset| direct.get(&(file, offset)).copied());
         let sites = next.into_iter().zip(arrivals).filter_map(|(offset, arrival)| match arrival {
-            arrival::Arrival::Site(site) => Some((offset, site)),
+            arrival::Arrival::Site(site) => Some((offset, site)).filter(|_| self.is_worth(file, offset, site)),
             _ => None,
         });
         let sites: Vec<_> = sites.collect();
         sites.into_iter().map(|(offset, site)| self.add(file, offset, pid, site, Vec::new())).collect()
+    }
+
+    /// Where the direct calls of the function that makes this one return to, as far as they were looked for: those behind it
+    /// first.
+    fn calls_beside(&self, file: FileId, offset: u64) -> Vec<u64> {
+        let Some(function) = self.callers.function(file, offset) else { return Vec::new() };
+        let within = |offsets: RangeInclusive<u64>| {
+            let keys = (file, *offsets.start())..=(file, *offsets.end());
+            self.direct.range(keys).map(|(&(_, offset), _)| offset)
+        };
+        let mut beside: Vec<u64> = within(offset + 1..=function.end.max(offset + 1)).take(MOST_NEXT).collect();
+        beside.extend(within(function.start..=offset).rev().take(MOST_NEXT - beside.len()));
+        beside.sort_unstable();
+        beside
     }
 
     /// The interim site at a return address from where a caller only returns, but to an address that has no site yet.
