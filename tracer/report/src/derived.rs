@@ -79,7 +79,7 @@ pub enum Input {
     Counter(usize),
     /// The duration.
     Duration,
-    /// The duration of calls with operations: with their callees, unless these have operations, too.
+    /// The duration of calls with operations, with their callees.
     Computing,
 }
 
