@@ -81,7 +81,7 @@ fn check_patterns(libraries: &[LibrarySource], options: &PlanOptions) -> Result<
     if !missing.is_empty() && missing.len() == options.include.len() {
         let mut near: Vec<String> = missing.iter().flat_map(|selector| nearest(selector, libraries)).collect();
         near.dedup();
-        let patterns = missing.iter().map(|selector| format!("`{}`", escape(&selector.text())));
+        let patterns = missing.iter().map(|selector| format!("`{}`", escape(&selector.whole_text())));
         let patterns = patterns.collect::<Vec<_>>().join(" or ");
         return Err(Error::NoMatch { libraries: all, patterns, near });
     }
@@ -93,7 +93,7 @@ fn check_patterns(libraries: &[LibrarySource], options: &PlanOptions) -> Result<
     let of_option = |option: &str, selector: &Selector| {
         let near = nearest(selector, libraries);
         let hint = if near.is_empty() { String::new() } else { format!("; {}", meant(&near)) };
-        format!("{option}: no function of {all} matches `{}`{hint}", selector.text())
+        format!("{option}: no function of {all} matches `{}`{hint}", selector.whole_text())
     };
     let mut remarks: Vec<String> = missing.into_iter().map(|selector| of_option("--func", selector)).collect();
     remarks.extend(exclude.iter().filter(|selector| !matches(selector)).map(|one| of_option("--exclude", one)));

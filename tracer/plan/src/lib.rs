@@ -246,12 +246,16 @@ impl LibrarySource {
     /// What a function is selected by, if its code is at this address.
     pub fn subject<'a>(&'a self, function: &'a Function, address: u64) -> SelectedFunction<'a> {
         let source = self.sources.as_ref().and_then(|sources| sources.of(address));
-        SelectedFunction { library: Some(self.file_name()), ..SelectedFunction::new(function, source) }
+        self.own(SelectedFunction::new(function, source))
     }
 
     /// The same for a symbol that is taken for no function.
     pub fn symbol<'a>(&'a self, name: &'a str) -> SelectedFunction<'a> {
-        SelectedFunction { library: Some(self.file_name()), ..SelectedFunction::named(name) }
+        self.own(SelectedFunction::named(name))
+    }
+
+    fn own<'a>(&'a self, function: SelectedFunction<'a>) -> SelectedFunction<'a> {
+        SelectedFunction { library: Some(self.file_name()), is_of_program: self.image.is_executable(), ..function }
     }
 
     /// Whether this part of the file is not what a process executes; `relocated`: parts to which the dynamic linker writes.

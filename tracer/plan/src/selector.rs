@@ -8,6 +8,9 @@ use rtrace_symbolizer::{Function, Symbol};
 
 use super::pattern::{self, LIBRARY, Pattern, PatternError, SOURCE};
 
+/// The program itself, in place of the name of a library.
+const PROGRAM: &str = "exe";
+
 /// What is known of a function when it is selected.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectedFunction<'a> {
@@ -21,6 +24,8 @@ pub struct SelectedFunction<'a> {
     pub source: Option<&'a str>,
     /// The file name of its library, where that is known.
     pub library: Option<&'a str>,
+    /// Whether it is the program's own.
+    pub is_of_program: bool,
     /// Bytes of its code, where that is known.
     pub size: Option<u64>,
 }
@@ -34,6 +39,7 @@ impl<'a> SelectedFunction<'a> {
             symbols: &function.symbols,
             source,
             library: None,
+            is_of_program: false,
             // The size of an IFUNC is that of the code which chooses the function.
             size: Some(function.size).filter(|&size| size > 0 && !function.ifunc),
         }
@@ -41,7 +47,8 @@ impl<'a> SelectedFunction<'a> {
 
     /// One of which nothing but its name is known.
     pub fn named(name: &'a str) -> SelectedFunction<'a> {
-        SelectedFunction { name, mark: "", symbols: &[], source: None, library: None, size: None }
+        let (symbols, source, library, size) = (&[], None, None, None);
+        SelectedFunction { name, mark: "", symbols, source, library, is_of_program: false, size }
     }
 
     /// Its names as the linker has them.
@@ -59,8 +66,8 @@ pub enum Selector {
     Name(Pattern),
     /// By the source file of their definition.
     Source(SourcePattern),
-    /// Those of a library whose file name matches that the selector selects.
-    Library(GlobMatcher, Box<Selector>),
+    /// Those of a library whose file name matches that the selector selects; `exe` is the program, as for `--lib`.
+    Library(String, GlobMatcher, Box<Selector>),
 }
 
 impl FromStr for Selector {
@@ -72,7 +79,7 @@ impl FromStr for Selector {
             let (library, functions) = parts.ok_or_else(|| PatternError::Library { text: text.to_owned() })?;
             // `libz.so` is that in each version, as for `--lib`.
             let versions = format!("{{{library},{library}.*}}");
-            return Ok(Selector::Library(pattern::glob(&versions)?, Box::new(functions.parse()?)));
+            return Ok(Selector::Library(library.to_owned(), pattern::glob(&versions)?, Box::new(functions.parse()?)));
         }
         match pattern::behind(SOURCE, text) {
             Some(pattern) => Ok(Selector::Source(pattern.parse()?)),
@@ -87,7 +94,7 @@ impl Selector {
         match self {
             Selector::Name(_) => false,
             Selector::Source(_) => true,
-            Selector::Library(_, selector) => selector.is_of_source(),
+            Selector::Library(.., selector) => selector.is_of_source(),
         }
     }
 
@@ -96,13 +103,21 @@ impl Selector {
         match self {
             Selector::Name(pattern) => Some(pattern),
             Selector::Source(_) => None,
-            Selector::Library(_, selector) => selector.names(),
+            Selector::Library(.., selector) => selector.names(),
         }
     }
 
     /// What was asked for, of functions by name.
     pub fn text(&self) -> String {
         self.names().map_or_else(|| SOURCE.to_owned(), Pattern::text)
+    }
+
+    /// The same with the library that it is asked of.
+    pub fn whole_text(&self) -> String {
+        match self {
+            Selector::Library(library, ..) => format!("{LIBRARY}{library}:{}", self.text()),
+            _ => self.text(),
+        }
     }
 
     /// Whether it selects a function.
@@ -114,8 +129,10 @@ impl Selector {
                     || (!function.mark.is_empty() && pattern.matches(&[function.name, function.mark].concat()))
             }
             Selector::Source(pattern) => function.source.is_some_and(|source| pattern.matches(source)),
-            Selector::Library(library, selector) => {
-                function.library.is_some_and(|name| library.is_match(name)) && selector.selects(function)
+            Selector::Library(name, library, selector) => {
+                let is_program = function.is_of_program && name == PROGRAM;
+                let is_of_it = is_program || function.library.is_some_and(|name| library.is_match(name));
+                is_of_it && selector.selects(function)
             }
         }
     }
@@ -205,6 +222,14 @@ mod tests {
             assert!(!of(selector, "libpng.so.1", "crc32") && !of(selector, "libz.so.1", "deflate"), "{selector}");
         }
         assert!(!of("lib:libz.so.1:*", "libz.so.10", "crc32"));
+        let own = SelectedFunction { library: Some("fit"), is_of_program: true, ..SelectedFunction::named("main") };
+        let selects_own = |text: &str| text.parse::<Selector>().unwrap().selects(&own);
+        assert_eq!(
+            ["lib:exe:ma*", "lib:fit:main", "lib:exe:f", "lib:libz.so:*"].map(selects_own),
+            [true, true, false, false]
+        );
+        assert!(!of("lib:exe:*", "libz.so.1", "crc32"), "a library is not the program");
+        assert_eq!("lib:libz.so:crc*".parse::<Selector>().unwrap().whole_text(), "lib:libz.so:crc*");
         assert!(!selects("lib:libz.so:*", "crc32", None), "a library that is not known matches nothing");
         assert!(selects("lib::f(int)", "lib::f(int)", None), "a function of a namespace of that name");
         assert!("lib:libz.so:src:*.c".parse::<Selector>().unwrap().is_of_source());
