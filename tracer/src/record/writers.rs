@@ -170,7 +170,7 @@ impl<'a> Writers<'a> {
             // One that has not stopped yet would not be let go, but still stop.
             let is_done =
                 |state: &StopState| [&state.is_over, &state.is_reached].iter().all(|is| is.load(Ordering::Acquire));
-            stopped.retain(|Stopped { stop: HeldThread(state), .. }| !is_done(state));
+            stopped.retain_mut(|Stopped { thread, stop: HeldThread(state), .. }| !(is_done(state) && thread.let_go()));
         }
         Ok(())
     }
