@@ -13,7 +13,7 @@ use super::event::{FileAct, MessageKind, Size};
 
 /// The open files of a process, by handle.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct OpenFiles {
     open: HashMap<i64, OpenFile>,
 }
 
@@ -41,7 +41,7 @@ impl FileOperation {
     }
 }
 
-impl Files {
+impl OpenFiles {
     /// What a call does, whether each is at its return, and what it begins that a request ends. Files and operations get
     /// the next numbers.
     pub(super) fn follow(

@@ -12,7 +12,7 @@ use super::accesses::Accesses;
 use super::calls::{AskedEnd, MessageCall, ProcessKey};
 use super::communicators::{CommunicatorId, Communicators};
 use super::event::{Collective, Completion, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
-use super::files::Files;
+use super::files::OpenFiles;
 use super::requests::{Begun, RequestTable};
 
 /// The records of the calls of one trace, which are sorted by time.
@@ -37,7 +37,7 @@ pub(super) struct Recorder<'a> {
     communicators: &'a Communicators,
     requests: HashMap<ProcessKey, RequestTable>,
     accesses: HashMap<ProcessKey, Accesses>,
-    files: HashMap<ProcessKey, Files>,
+    files: HashMap<ProcessKey, OpenFiles>,
     /// When the call of each thread returns that is not within another.
     outermost: HashMap<LocationId, Timestamp>,
     numbers: u64,

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use rtrace_model::Timestamp;
 
+use crate::Size;
+
 /// Sizes of chunks in bytes; those of libotf2.
 pub(super) const EVENT_CHUNK: usize = 1 << 20;
 pub(super) const DEFINITION_CHUNK: usize = 4 << 20;
@@ -62,6 +64,14 @@ const RECORD_HEAD: usize = 10;
 
 /// Longest text in bytes, far below a chunk.
 const LONGEST_TEXT: usize = 1 << 20;
+
+/// Bytes as records have them: a number that is not known is the largest.
+pub(super) fn bytes(size: Size) -> u64 {
+    match size {
+        Size::Exact(bytes) | Size::Posted(bytes) => bytes,
+        Size::Unknown => u64::MAX,
+    }
+}
 
 /// The data of one record.
 #[derive(Debug, Default)]

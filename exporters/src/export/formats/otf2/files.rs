@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use rtrace_model::{CallValues, Role, Value};
 
-use super::encoding::{self, OtfRecord};
-use super::messages::bytes;
+use super::encoding::{self, OtfRecord, bytes};
 use crate::{CommunicatorId, FileAct, Size};
 
 /// The files that calls opened, in the order of their numbers in the archive.

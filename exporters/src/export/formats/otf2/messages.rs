@@ -10,17 +10,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::io;
 
-use rtrace_model::{FunctionEvent, LocationId, Region, RegionId, known};
+use rtrace_model::{FunctionEvent, LocationId, Region, RegionId, Timestamp, known};
 
 use super::super::super::source::Nested;
 use super::super::super::{Excerpt, ExportError};
-use super::encoding::{self, OtfRecord};
+use super::encoding::{self, OtfRecord, bytes};
 use super::files::{OtfFile, OtfFiles};
 use super::waiting::{WaitingRecord, WaitingRecords};
 use crate::{CallTime, Collective, Communicator, CommunicatorId, Completion, MessageKind, Messages, Size, Transfer};
 
-/// A number that is not known.
-const UNKNOWN: u64 = u64::MAX;
 const NO_ROOT: u32 = u32::MAX;
 
 /// The messages of a trace of all ranks.
@@ -105,6 +103,7 @@ impl<'a> OtfMessages<'a> {
         let job = |region: &Region| Some((region.id, known("job", &region.symbol())? == "up"));
         let jobs: HashMap<RegionId, bool> = source.regions().iter().filter_map(job).collect();
         let mut threads: Vec<_> = locations.iter().map(|&location| nested.calls(location)).collect();
+        let mut until = vec![Timestamp(0); threads.len()];
         let mut due = BinaryHeap::new();
         let mut next = Vec::new();
         for (place, calls) in threads.iter_mut().enumerate() {
@@ -121,7 +120,10 @@ impl<'a> OtfMessages<'a> {
                 let symbol = source.symbol(measured.call.region);
                 ["_all", "_ordered"].iter().any(|part| symbol.contains(part))
             };
-            if let Some(&is_made) = jobs.get(&measured.call.region) {
+            // The function of Fortran calls that of C.
+            let is_within = measured.call.start < until[place];
+            until[place] = until[place].max(measured.call.known_until());
+            if let Some(&is_made) = jobs.get(&measured.call.region).filter(|_| !is_within) {
                 record.clear();
                 fill_handle(&mut record, CommunicatorId::WORLD, is_made);
                 self.records.add(locations[place], measured.call.id, true, encoding::MPI_COLLECTIVE_END, &record)?;
@@ -304,13 +306,6 @@ pub(super) fn members(communicator: &Communicator) -> impl Iterator<Item = u32> 
 
 fn place(communicator: &Communicator, rank: u32) -> Option<u32> {
     members(communicator).position(|member| member == rank).map(|place| place as u32)
-}
-
-pub(super) fn bytes(size: Size) -> u64 {
-    match size {
-        Size::Exact(bytes) | Size::Posted(bytes) => bytes,
-        Size::Unknown => UNKNOWN,
-    }
 }
 
 /// The number of a collective operation; that of neighbours has none.
