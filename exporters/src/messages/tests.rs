@@ -39,7 +39,7 @@ fn write(path: &Path, rank: u32, size: u32, text: &str) {
         let lists = values.iter().map(|value| if value.contains(',') { "list" } else { "" });
         let key: Vec<&str> = [*event].into_iter().chain(roles.iter().copied()).chain(lists).collect();
         let next = RegionId(regions.len() as u32);
-        let name = key.join(" ");
+        let name = format!("MPI_{}", key.join(" "));
         let id = *regions.entry(key).or_insert(next);
         if id == next {
             let mut place = DefaultHasher::new();
@@ -308,7 +308,7 @@ fn a_collective_operation_with_a_request_ends_where_that_ends() {
     };
     let sum = collective(FunctionEvent::Allreduce, 8);
     let expected = [
-        (1, false, MessageKind::CollectiveRequest { request: 0 }),
+        (1, false, MessageKind::CollectiveRequest { collective: sum, request: 0 }),
         (2, false, MessageKind::Collective(collective(FunctionEvent::Barrier, 0))),
         (3, true, MessageKind::CollectiveComplete { collective: sum, request: 0 }),
     ];
@@ -440,7 +440,47 @@ fn what_a_library_sends_while_it_accesses_a_file_is_its_own() {
     let (kinds, gaps) = kinds(&set, 0);
     assert!(gaps.is_empty(), "{gaps:?}");
     // Nobody knows what is within a call whose return was not seen.
-    assert_eq!(kinds.iter().map(|(call, ..)| *call).collect::<Vec<_>>(), [3, 4, 5, 6]);
+    assert_eq!(kinds.iter().map(|(call, ..)| *call).collect::<Vec<_>>(), [1, 3, 4, 5, 6]);
+}
+
+#[test]
+fn what_is_done_with_files_has_records_of_its_own() {
+    let rank = "1 0 1 io_open new_handle=7 communicator=0
+                1 2 3 io_write handle=7 bytes=40 received=30
+                1 4 5 io_read handle=7 bytes=24 request=9
+                1 6 7 wait request=9 source=0 source_tag=0 received=24
+                1 8 9 io_write handle=7 bytes=16
+                1 10 11 io_other handle=7 received=?
+                1 12 13 io_close handle=7
+                1 14 15 io_read handle=7 bytes=5 received=?";
+    let (_folder, set) = job(&[rank]);
+    let (kinds, gaps) = kinds(&set, 0);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    let begun = |operation, is_write, asked, is_nonblocking| FileAct::Begun {
+        operation,
+        is_write,
+        asked: Some(asked),
+        is_nonblocking,
+    };
+    let done = |operation, bytes| FileAct::Done { operation, bytes };
+    let expected = [
+        (1, true, 0, FileAct::Opened(Some(CommunicatorId::WORLD))),
+        (2, false, 0, begun(1, true, 40, false)),
+        (2, true, 0, done(1, Size::Exact(30))),
+        (3, false, 0, begun(2, false, 24, true)),
+        (3, true, 0, FileAct::Issued(2)),
+        (4, true, 0, done(2, Size::Exact(24))),
+        // Between two calls without a request; all that was asked for is written, unless the program is told otherwise.
+        (5, false, 0, begun(3, true, 16, true)),
+        (5, true, 0, FileAct::Issued(3)),
+        (6, true, 0, done(3, Size::Posted(16))),
+        (7, true, 0, FileAct::Closed),
+        // The handle is one that nobody saw opened.
+        (8, false, 4, FileAct::Found),
+        (8, false, 4, begun(5, false, 5, false)),
+        (8, true, 4, done(5, Size::Unknown)),
+    ];
+    assert_eq!(kinds, expected.map(|(call, at_exit, file, act)| (call, at_exit, MessageKind::File { file, act })));
 }
 
 #[test]
