@@ -331,12 +331,10 @@ impl Recorder<'_> {
     }
 
     fn collective(&mut self, process: ProcessKey, call: &MessageCall) {
-        let called = call.value(Role::Communicator);
-        let communicator = match called {
-            Some(called) => self.communicators.find(process, called, call.at.start),
+        let communicator = match call.has(Role::Communicator) {
+            true => self.communicator(process, call),
             // Where there are no communicators, all take part.
-            None if call.has(Role::Communicator) => None,
-            None => {
+            false => {
                 let is_all =
                     call.unsigned(Role::Count).is_none_or(|ranks| ranks == u64::from(self.communicators.size()));
                 is_all.then_some(CommunicatorId::WORLD)
@@ -390,19 +388,21 @@ impl Recorder<'_> {
         }
     }
 
+    /// The communicator that a call says.
+    fn communicator(&self, process: ProcessKey, call: &MessageCall) -> Option<CommunicatorId> {
+        self.communicators.find(process, call.value(Role::Communicator)?, call.at.start)
+    }
+
     /// A call of all ranks of a communicator that makes one of it, or frees it.
     fn handle(&mut self, process: ProcessKey, call: &MessageCall) {
-        let called = call.value(Role::Communicator);
-        let communicator = called.and_then(|called| self.communicators.find(process, called, call.at.start));
-        if let Some(communicator) = communicator {
+        if let Some(communicator) = self.communicator(process, call) {
             let is_made = call.event != FunctionEvent::CommunicatorFree;
             self.put(call.at, true, MessageKind::Handle { communicator, is_made });
         }
     }
 
     fn file(&mut self, process: ProcessKey, call: &MessageCall) {
-        let called = call.value(Role::Communicator);
-        let communicator = called.and_then(|called| self.communicators.find(process, called, call.at.start));
+        let communicator = self.communicator(process, call);
         let files = self.files.entry(process).or_default();
         let (acts, begun) = files.follow(call, communicator, &mut self.numbers);
         acts.into_iter().for_each(|(at_exit, kind)| self.put(call.at, at_exit, kind));

@@ -102,7 +102,8 @@ impl DescribedFunction {
         }
         let CapturedColumns { mut columns, mut dropped } = captured;
         let mut metrics = self.metrics(wish, &mut dropped)?;
-        // The size of a message, or of what is read and written, is a column, too: a sum does not say which call it is of, nor that a part is unknown.
+        // The size of a message, or of what is read and written, is a column, too: a sum does not say which call it is of,
+        // nor that a part is unknown.
         let has_size = |event: FunctionEvent| event.is_message() || event.is_io();
         if wish.columns.is_none() && wish.entry.and_then(|entry| entry.event).is_some_and(has_size) {
             columns.extend(metrics.iter().map(MetricSpec::as_column));

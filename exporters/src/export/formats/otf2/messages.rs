@@ -28,9 +28,7 @@ pub(super) struct OtfMessages<'a> {
     ranks: Vec<LocationId>,
     records: WaitingRecords,
     files: OtfFiles,
-    /// The bytes of messages of which the receiver does not say how many came, by the call that asked for them, its
-    /// sender and its tag; `None` where these are of several sizes.
-    sizes: HashMap<(LocationId, u64, u32, i32), Option<u64>>,
+    sizes: Option<SentSizes>,
     /// What of them is not known.
     unknown: u64,
 }
@@ -75,16 +73,8 @@ impl<'a> OtfMessages<'a> {
             let place = source.origin_of(location).map(|(place, _)| place);
             place.into_iter().for_each(|place| of_traces.entry(place).or_default().push(location));
         }
-        let mut sizes = HashMap::new();
-        messages.matched(|message| {
-            let (asked, Some(bytes)) = (message.received, message.bytes.filter(|_| !message.is_measured)) else {
-                return;
-            };
-            let of_call = sizes.entry((asked.location, asked.call, message.source, message.tag)).or_insert(Some(bytes));
-            *of_call = of_call.filter(|other| *other == bytes);
-        })?;
         let (records, files) = (WaitingRecords::new()?, OtfFiles::default());
-        let mut found = OtfMessages { messages, ranks, records, files, sizes, unknown: 0 };
+        let mut found = OtfMessages { messages, ranks, records, files, sizes: None, unknown: 0 };
         for locations in of_traces.into_values() {
             found.follow(source, nested, &locations)?;
         }
@@ -137,7 +127,10 @@ impl<'a> OtfMessages<'a> {
                         MessageKind::File { file, act } => {
                             self.files.fill(&mut record, (file, act), measured.values.as_ref(), is_collective())
                         }
-                        kind => fill(&self.messages, &mut record, self.sized(event.at, kind), is_exit),
+                        kind => {
+                            let kind = sized(&self.messages, &mut self.sizes, event.at, kind)?;
+                            fill(&self.messages, &mut record, kind, is_exit)
+                        }
                     };
                     if let Some(kind) = kind {
                         self.records.add(locations[place], measured.call.id, is_exit, kind, &record)?;
@@ -147,20 +140,6 @@ impl<'a> OtfMessages<'a> {
         }
         self.unknown += calls.gaps().total();
         Ok(())
-    }
-
-    /// A record with the bytes that its sender says, where its receiver does not.
-    fn sized(&self, at: CallTime, mut kind: MessageKind) -> MessageKind {
-        let (asked, transfer) = match &mut kind {
-            MessageKind::Recv(transfer) => (at, transfer),
-            MessageKind::Irecv { transfer, posted, .. } => (*posted, transfer),
-            _ => return kind,
-        };
-        let sent = self.sizes.get(&(asked.location, asked.call, transfer.peer, transfer.tag)).copied().flatten();
-        if let Some(bytes) = sent.filter(|_| transfer.size.exact().is_none()) {
-            transfer.size = Size::Exact(bytes);
-        }
-        kind
     }
 
     /// The records of a location, which come in the order of its calls.
@@ -192,6 +171,46 @@ impl<'a> OtfMessages<'a> {
     pub(super) fn remark(&self) -> Option<String> {
         (self.unknown > 0).then(|| format!("{} messages and requests of which something is not known", self.unknown))
     }
+}
+
+/// The bytes of messages of which the receiver does not say how many came, by the call that asked for them, its sender and
+/// its tag; `None` where these are of several sizes.
+type SentSizes = HashMap<(LocationId, u64, u32, i32), Option<u64>>;
+
+/// A record with the bytes that its sender says, where its receiver does not. The first such record asks for all `sizes`,
+/// as that reads all traces.
+fn sized(
+    messages: &Messages<'_>,
+    sizes: &mut Option<SentSizes>,
+    at: CallTime,
+    mut kind: MessageKind,
+) -> Result<MessageKind, ExportError> {
+    let (asked, transfer) = match &mut kind {
+        MessageKind::Recv(transfer) => (at, transfer),
+        MessageKind::Irecv { transfer, posted, .. } => (*posted, transfer),
+        _ => return Ok(kind),
+    };
+    if transfer.size.exact().is_some() {
+        return Ok(kind);
+    }
+    let sizes = match sizes {
+        Some(sizes) => sizes,
+        None => sizes.insert(sent_sizes(messages)?),
+    };
+    if let Some(Some(bytes)) = sizes.get(&(asked.location, asked.call, transfer.peer, transfer.tag)) {
+        transfer.size = Size::Exact(*bytes);
+    }
+    Ok(kind)
+}
+
+fn sent_sizes(messages: &Messages<'_>) -> Result<SentSizes, ExportError> {
+    let mut sizes = SentSizes::new();
+    messages.matched(|message| {
+        let (asked, Some(bytes)) = (message.received, message.bytes.filter(|_| !message.is_measured)) else { return };
+        let of_call = sizes.entry((asked.location, asked.call, message.source, message.tag)).or_insert(Some(bytes));
+        *of_call = of_call.filter(|other| *other == bytes);
+    })?;
+    Ok(sizes)
 }
 
 /// Fills the record of an event; gives its kind.
