@@ -9,8 +9,8 @@ pub struct Counts {
     /// The names of those that failed, and how many there are.
     pub failures: Vec<String>,
     pub failed: u64,
-    /// What they need could be installed.
-    pub skipped: u64,
+    /// Why some did not run, whose needs could be installed.
+    pub skipped: Vec<String>,
     /// This kernel or machine cannot do what they need, or another task runs them.
     pub elsewhere: u64,
     /// How often tests tried again.
@@ -21,8 +21,8 @@ impl Counts {
     /// Takes in a line that `cargo test -- --show-output` prints. A test that cannot run here
     /// prints "skipped: reason" or "not here: reason" and passes.
     pub fn read(&mut self, line: &str) {
-        if line.starts_with("skipped: ") {
-            self.skipped += 1;
+        if let Some(reason) = line.strip_prefix("skipped: ") {
+            self.skipped.push(reason.to_owned());
             self.passed = self.passed.saturating_sub(1);
         } else if line.starts_with("not here: ") {
             self.elsewhere += 1;
@@ -42,11 +42,16 @@ impl Counts {
             self.elsewhere += number("ignored");
         }
     }
+
+    /// How many did not run.
+    pub fn not_run(&self) -> u64 {
+        self.skipped.len() as u64 + self.elsewhere
+    }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped + self.elsewhere)
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.not_run())
     }
 }
 
@@ -67,7 +72,8 @@ test suite::kernel::one ... FAILED
 test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 5 filtered out; finished in 1.00s";
         output.lines().for_each(|line| counts.read(line));
         let failures = vec!["suite::kernel::one".to_owned()];
-        assert_eq!(counts, Counts { passed: 11, failures, failed: 2, skipped: 1, elsewhere: 2, tries: 2 });
+        let skipped = vec!["no BPF".to_owned()];
+        assert_eq!(counts, Counts { passed: 11, failures, failed: 2, skipped, elsewhere: 2, tries: 2 });
         assert_eq!(counts.to_string(), "11 passed, 2 failed, 3 skipped");
     }
 }

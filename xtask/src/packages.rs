@@ -17,10 +17,13 @@ pub const SCREENS: &[&str] = &["chromium"];
 
 /// What the tests trace, and the programs that judge the results.
 pub const TEST: &[&str] = &[
+    "binutils",
+    "bpftrace",
     "chromium",
     "default-jre-headless",
     "exiv2",
     "g++",
+    "gdb",
     "gfortran",
     "git",
     "golang-go",
@@ -29,6 +32,7 @@ pub const TEST: &[&str] = &[
     "libopenmpi-dev",
     "libxml2-utils",
     "mpich",
+    "nodejs",
     "openmpi-bin",
     "openssl",
     "otf2-tools",
@@ -36,6 +40,7 @@ pub const TEST: &[&str] = &[
     "python3-mpi4py",
     "python3-otf2",
     "python3-venv",
+    "qemu-user",
     "qpdf",
     "qtbase5-dev",
     "sqlite3",
