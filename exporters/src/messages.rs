@@ -33,7 +33,7 @@ use self::communicators::Communicators;
 use self::records::Recorder;
 
 pub use self::awaited::AwaitedCall;
-pub use self::communicators::{Communicator, CommunicatorId};
+pub use self::communicators::{Communicator, CommunicatorId, Window, WindowId};
 pub use self::event::{Collective, Completion, FileAct, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
 pub use self::matching::{MatchedMessage, MessageEnd};
 
@@ -71,6 +71,11 @@ impl Messages<'_> {
     /// All communicators whose members are known, by id. The first is that of all ranks.
     pub fn communicators(&self) -> &[Communicator] {
         self.communicators.all()
+    }
+
+    /// All windows whose communicators are known, by id. The first is that of all ranks, where nothing makes windows.
+    pub fn windows(&self) -> &[Window] {
+        self.communicators.windows()
     }
 
     /// The records of one of the [`traces`](TraceSet::traces), by its place: by location, call and time.

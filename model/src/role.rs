@@ -75,6 +75,8 @@ words! {
         CommunicatorRank = "communicator_rank",
         /// Makes memory of all ranks of a communicator accessible to each of them.
         WindowCreate = "window_create",
+        /// Ends that.
+        WindowFree = "window_free",
         /// Frees a communicator.
         CommunicatorFree = "communicator_free",
         /// Writes memory of another rank, and returns when its buffer may be used again.
@@ -91,6 +93,14 @@ words! {
         RmaIatomic = "rma_iatomic",
         /// Waits until accesses to other ranks' memory are done.
         RmaComplete = "rma_complete",
+        /// Waits until their buffers may be used again.
+        RmaCompleteHere = "rma_complete_here",
+        /// Waits for that, and for all ranks of the window.
+        RmaFence = "rma_fence",
+        /// Begins accesses to the memory of one rank, or of all.
+        RmaLock = "rma_lock",
+        /// Ends them.
+        RmaUnlock = "rma_unlock",
         /// Orders accesses to other ranks' memory, or those of others to the own.
         RmaSync = "rma_sync",
         /// Opens a file or a connection.
@@ -133,11 +143,12 @@ impl FunctionEvent {
         matches!(self, IoClose | IoOpen | IoOther | IoRead | IoWrite)
     }
 
-    /// Whether all ranks of a communicator take part.
+    /// Whether all ranks of a communicator, or of a window, take part.
     pub fn is_collective(self) -> bool {
         use FunctionEvent::{
             Allgather, AllgatherV, Allreduce, Alltoall, AlltoallV, Barrier, Broadcast, Collective, Exscan, Gather,
-            GatherV, Reduce, ReduceScatter, ReduceScatterBlock, Scan, Scatter, ScatterV,
+            GatherV, Reduce, ReduceScatter, ReduceScatterBlock, RmaFence, Scan, Scatter, ScatterV, WindowCreate,
+            WindowFree,
         };
         matches!(
             self,
@@ -155,9 +166,12 @@ impl FunctionEvent {
                 | Exscan
                 | ReduceScatter
                 | ReduceScatterBlock
+                | RmaFence
                 | Scan
                 | Scatter
                 | ScatterV
+                | WindowCreate
+                | WindowFree
         )
     }
 }

@@ -268,14 +268,14 @@ contains
       call log_collective('barrier', -1, 0, 0)
       call MPI_Barrier(world, error)
       bytes = 8*(5 + root)
-      call log_collective('broadcast', root, merge(bytes, 0, rank == root), merge(0, bytes, rank == root))
+      call log_collective('broadcast', root, merge(bytes*ranks, 0, rank == root), bytes)
       call MPI_Bcast(memory, 5 + root, MPI_INTEGER8, root, world, error)
-      call log_collective('allreduce', -1, 32, 32)
+      call log_collective('allreduce', -1, 32*ranks, 32*ranks)
       call MPI_Iallreduce(a, b, 8, MPI_INTEGER, MPI_SUM, world, request, error)
       call MPI_Wait(request, status, error)
-      call log_collective('reduce', root, 28, merge(28, 0, rank == root))
+      call log_collective('reduce', root, 28, merge(28*ranks, 0, rank == root))
       call MPI_Reduce(a, b, 7, MPI_INTEGER, MPI_SUM, root, world, error)
-      call log_collective('gather', root, 16, merge(16*ranks, 0, rank == root))
+      call log_collective('gather', root, merge(0, 16, rank == root), merge(16*(ranks - 1), 0, rank == root))
       if (rank == root) then
         call MPI_Gather(MPI_IN_PLACE, 0, MPI_INTEGER, b, 4, MPI_INTEGER, root, world, error)
       else

@@ -510,7 +510,7 @@ int MPI_Request_free(MPI_Request *request)
 	return PMPI_Request_free(request);
 }
 
-/* Sizes are those of the own buffers; -1: not told. */
+/* What is sent to all ranks and received from all, as Score-P counts it; -1: not told. */
 static void collective(const char *event, MPI_Comm comm, int root, long out_bytes, long in_bytes)
 {
 	fprintf(out, "C %s %s %d %ld %ld\n", event, label_of(comm), root < 0 ? -1 : world_of(comm, root), out_bytes,
@@ -546,7 +546,7 @@ int MPI_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype type, int root, MPI_
 {
 	long bytes = bytes_of(count, type);
 
-	collective("broadcast", comm, root, is_own(comm, root) ? bytes : 0, is_own(comm, root) ? 0 : bytes);
+	collective("broadcast", comm, root, is_own(comm, root) ? bytes * ranks(comm) : 0, bytes);
 	return PMPI_Bcast_c(buffer, count, type, root, comm);
 }
 #endif
@@ -555,7 +555,7 @@ int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm com
 {
 	long bytes = bytes_of(count, type);
 
-	collective("broadcast", comm, root, is_own(comm, root) ? bytes : 0, is_own(comm, root) ? 0 : bytes);
+	collective("broadcast", comm, root, is_own(comm, root) ? bytes * ranks(comm) : 0, bytes);
 	return PMPI_Bcast(buffer, count, type, root, comm);
 }
 
@@ -563,7 +563,7 @@ int MPI_Ibcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm co
 {
 	long bytes = bytes_of(count, type);
 
-	collective("broadcast", comm, root, is_own(comm, root) ? bytes : 0, is_own(comm, root) ? 0 : bytes);
+	collective("broadcast", comm, root, is_own(comm, root) ? bytes * ranks(comm) : 0, bytes);
 	return PMPI_Ibcast(buffer, count, type, root, comm, request);
 }
 
@@ -576,7 +576,7 @@ int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request)
 int MPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
 		   MPI_Request *request)
 {
-	collective("allreduce", comm, -1, bytes_of(count, type), bytes_of(count, type));
+	collective("allreduce", comm, -1, bytes_of(count, type) * ranks(comm), bytes_of(count, type) * ranks(comm));
 	return PMPI_Iallreduce(from, to, count, type, op, comm, request);
 }
 
@@ -584,19 +584,26 @@ int MPI_Reduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op 
 {
 	long bytes = bytes_of(count, type);
 
-	collective("reduce", comm, root, bytes, is_own(comm, root) ? bytes : 0);
+	collective("reduce", comm, root, from == MPI_IN_PLACE ? 0 : bytes,
+		   is_own(comm, root) ? bytes * (ranks(comm) - (from == MPI_IN_PLACE)) : 0);
 	return PMPI_Reduce(from, to, count, type, op, root, comm);
 }
 
-#define TO_ALL(name, event)                                                                                 \
-	int MPI_##name(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) \
+/* `all` ranks, whose own one is `own`, and how many are sent to and received from. */
+#define TO_ALL(name, event, out_ranks, in_ranks)                                                            \
+	int MPI_##name(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)  \
 	{                                                                                                   \
-		collective(event, comm, -1, bytes_of(count, type), bytes_of(count, type));                  \
+		long bytes = bytes_of(count, type);                                                         \
+		int all = ranks(comm), others = all - (from == MPI_IN_PLACE), own;                          \
+                                                                                                            \
+		PMPI_Comm_rank(comm, &own);                                                                 \
+		(void)others;                                                                               \
+		collective(event, comm, -1, bytes * (out_ranks), bytes * (in_ranks));                       \
 		return PMPI_##name(from, to, count, type, op, comm);                                        \
 	}
-TO_ALL(Allreduce, "allreduce")
-TO_ALL(Scan, "scan")
-TO_ALL(Exscan, "exscan")
+TO_ALL(Allreduce, "allreduce", others, others)
+TO_ALL(Scan, "scan", others - own, own + 1 - (all - others))
+TO_ALL(Exscan, "exscan", all - own - 1, own)
 
 #define NEIGHBOURS(name)                                                                                    \
 	int MPI_##name(BUFFERS, MPI_Comm comm)                                                             \
@@ -609,22 +616,25 @@ NEIGHBOURS(Neighbor_alltoall)
 
 int MPI_Gather(BUFFERS, int root, MPI_Comm comm)
 {
-	collective("gather", comm, root, from == MPI_IN_PLACE ? bytes_of(room, of) : bytes_of(count, type),
-		   is_own(comm, root) ? bytes_of(room, of) * ranks(comm) : 0);
+	collective("gather", comm, root, from == MPI_IN_PLACE ? 0 : bytes_of(count, type),
+		   is_own(comm, root) ? bytes_of(room, of) * (ranks(comm) - (from == MPI_IN_PLACE)) : 0);
 	return PMPI_Gather(from, count, type, to, room, of, root, comm);
 }
 
 int MPI_Scatter(BUFFERS, int root, MPI_Comm comm)
 {
-	collective("scatter", comm, root, is_own(comm, root) ? bytes_of(count, type) * ranks(comm) : 0,
-		   to == MPI_IN_PLACE ? bytes_of(count, type) : bytes_of(room, of));
+	collective("scatter", comm, root,
+		   is_own(comm, root) ? bytes_of(count, type) * (ranks(comm) - (to == MPI_IN_PLACE)) : 0,
+		   to == MPI_IN_PLACE ? 0 : bytes_of(room, of));
 	return PMPI_Scatter(from, count, type, to, room, of, root, comm);
 }
 
 int MPI_Allgather(BUFFERS, MPI_Comm comm)
 {
-	collective("allgather", comm, -1, from == MPI_IN_PLACE ? bytes_of(room, of) : bytes_of(count, type),
-		   bytes_of(room, of) * ranks(comm));
+	long others = ranks(comm) - (from == MPI_IN_PLACE);
+
+	collective("allgather", comm, -1, (from == MPI_IN_PLACE ? bytes_of(room, of) : bytes_of(count, type)) * others,
+		   bytes_of(room, of) * others);
 	return PMPI_Allgather(from, count, type, to, room, of, comm);
 }
 
@@ -632,20 +642,24 @@ int MPI_Alltoall(BUFFERS, MPI_Comm comm)
 {
 	long given = from == MPI_IN_PLACE ? bytes_of(room, of) : bytes_of(count, type);
 
-	collective("alltoall", comm, -1, given * ranks(comm), bytes_of(room, of) * ranks(comm));
+	long others = ranks(comm) - (from == MPI_IN_PLACE);
+
+	collective("alltoall", comm, -1, given * others, bytes_of(room, of) * others);
 	return PMPI_Alltoall(from, count, type, to, room, of, comm);
 }
 
 int MPI_Reduce_scatter_block(const void *from, void *to, int room, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
-	collective("reduce_scatter_block", comm, -1, bytes_of(room, type) * ranks(comm), bytes_of(room, type));
+	long others = ranks(comm) - (from == MPI_IN_PLACE);
+
+	collective("reduce_scatter_block", comm, -1, bytes_of(room, type) * others, bytes_of(room, type) * others);
 	return PMPI_Reduce_scatter_block(from, to, room, type, op, comm);
 }
 
 int MPI_Gatherv(const void *from, int count, MPI_Datatype type, void *to, const int rooms[], const int places[],
 		MPI_Datatype of, int root, MPI_Comm comm)
 {
-	collective("gatherv", comm, root, bytes_of(count, type), is_own(comm, root) ? -1 : 0);
+	collective("gatherv", comm, root, from == MPI_IN_PLACE ? 0 : bytes_of(count, type), is_own(comm, root) ? -1 : 0);
 	return PMPI_Gatherv(from, count, type, to, rooms, places, of, root, comm);
 }
 

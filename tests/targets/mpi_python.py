@@ -100,9 +100,9 @@ def collectives():
         is_root = rank == root
         print("C barrier world -1 0 0", file=log)
         world.Barrier()
-        print("C broadcast world", root, 50 if is_root else 0, 0 if is_root else 50, file=log)
+        print("C broadcast world", root, 50 * ranks if is_root else 0, 50, file=log)
         world.Bcast([bytearray(50), MPI.BYTE], root)
-        print("C allreduce world -1 16 16", file=log)
+        print("C allreduce world -1", 16 * ranks, 16 * ranks, file=log)
         world.Allreduce([bytearray(16), 2, MPI.LONG], [bytearray(16), 2, MPI.LONG])
 
 

@@ -161,6 +161,7 @@ fn operation(ranks: &[u32], parts: &[Part], mut found: impl FnMut(CallTime, Time
             (E::Scan | E::Exscan, _) => before,
             (E::Barrier | E::Allgather | E::AllgatherV | E::Allreduce, _) => last,
             (E::Alltoall | E::AlltoallV | E::ReduceScatter | E::ReduceScatterBlock, _) => last,
+            (E::RmaFence | E::WindowCreate | E::WindowFree, _) => last,
             _ => continue,
         };
         found(part.done, began);

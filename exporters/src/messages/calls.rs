@@ -62,6 +62,11 @@ impl MessageCall {
         self.roles.contains(&role)
     }
 
+    /// Whether it says that it has done nothing.
+    pub(super) fn has_failed(&self) -> bool {
+        self.value(Role::Error).is_some_and(|error| error != 0)
+    }
+
     /// All that has this role, in order.
     pub(super) fn all(&self, role: Role) -> impl Iterator<Item = Option<i64>> {
         self.values.iter().filter(move |(known, _)| *known == role).map(|&(_, value)| value)

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use rtrace_model::{FunctionEvent, LocationId, Role, Timestamp};
+use rtrace_model::{FunctionEvent, LocationId, Region, RegionId, Role, Timestamp, known};
 
 use super::calls::{self, MessageCall, ProcessKey};
 use crate::parallel::in_order;
@@ -19,6 +19,24 @@ pub struct CommunicatorId(pub u32);
 impl CommunicatorId {
     /// That of all ranks.
     pub const WORLD: CommunicatorId = CommunicatorId(0);
+}
+
+/// The number of a window among [all](super::Messages::windows).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WindowId(pub u32);
+
+impl WindowId {
+    /// That of all ranks, where nothing makes windows.
+    pub const WORLD: WindowId = WindowId(0);
+}
+
+/// Memory of all ranks of a communicator that each of them can access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Whose memory it is.
+    pub communicator: CommunicatorId,
+    /// Whether the memory came with it.
+    pub is_allocated: bool,
 }
 
 /// A communicator whose members are known.
@@ -57,13 +75,15 @@ pub(super) struct Communicators {
     /// Those of each process with itself.
     selves: HashMap<ProcessKey, CommunicatorId>,
     /// What processes call communicators, from when on; `None` where its members are not known.
-    names: CommunicatorNames,
-    /// The same of windows: the communicators that they are of.
-    windows: CommunicatorNames,
+    names: Names<CommunicatorId>,
+    windows: Vec<Window>,
+    window_names: Names<WindowId>,
+    /// Functions of OpenSHMEM, which know neither communicators nor windows: all ranks take part.
+    without_windows: HashSet<RegionId>,
 }
 
 /// What each process calls something, from when on.
-type CommunicatorNames = HashMap<(ProcessKey, i64), Vec<(Timestamp, Option<CommunicatorId>)>>;
+type Names<T> = HashMap<(ProcessKey, i64), Vec<(Timestamp, Option<T>)>>;
 
 /// A call that makes a communicator.
 struct Making {
@@ -117,7 +137,7 @@ impl Communicators {
                 }
                 match call.event {
                     event if names(event) => own_ranks.push((process, call)),
-                    event if makes(event) => found.push((process, call)),
+                    event if makes(event) && !call.has_failed() => found.push((process, call)),
                     _ => {}
                 }
             }
@@ -144,6 +164,8 @@ impl Communicators {
         }
         let (windows, makings) =
             makings.into_iter().partition(|making| making.call.event == FunctionEvent::WindowCreate);
+        let is_of_shmem = |region: &&Region| known("model", &region.symbol()) == Some("shmem");
+        communicators.without_windows = set.regions().iter().filter(is_of_shmem).map(|region| region.id).collect();
         communicators.follow(makings);
         communicators.name_windows(windows);
         Ok(communicators)
@@ -172,9 +194,18 @@ impl Communicators {
         named(&self.names, process, called, time)
     }
 
-    /// The communicator of the window that a process called so at that time.
-    pub(super) fn of_window(&self, process: ProcessKey, called: i64, time: Timestamp) -> Option<CommunicatorId> {
-        named(&self.windows, process, called, time)
+    /// The window that a process called so at that time.
+    pub(super) fn find_window(&self, process: ProcessKey, called: i64, time: Timestamp) -> Option<WindowId> {
+        named(&self.window_names, process, called, time)
+    }
+
+    /// Whether a call of this function means all ranks.
+    pub(super) fn is_without_windows(&self, region: RegionId) -> bool {
+        self.without_windows.contains(&region)
+    }
+
+    pub(super) fn windows(&self) -> &[Window] {
+        &self.windows
     }
 
     /// The rank in the world of who is meant by a rank in a call of a process.
@@ -234,12 +265,23 @@ impl Communicators {
         }
     }
 
+    /// The n-th window that each process makes of a communicator is the same one.
     fn name_windows(&mut self, makings: Vec<Making>) {
+        self.windows.push(Window { communicator: CommunicatorId::WORLD, is_allocated: true });
+        let mut numbers: HashMap<(ProcessKey, CommunicatorId), usize> = HashMap::new();
+        let mut made: HashMap<(CommunicatorId, usize), WindowId> = HashMap::new();
         for Making { process, call, .. } in makings {
             let called = call.value(Role::Communicator);
-            let id = called.and_then(|called| self.find(process, called, call.at.start));
+            let id = called.and_then(|called| self.find(process, called, call.at.start)).map(|communicator| {
+                let number = numbers.entry((process, communicator)).or_default();
+                *number += 1;
+                *made.entry((communicator, *number)).or_insert_with(|| {
+                    self.windows.push(Window { communicator, is_allocated: call.has(Role::Bytes) });
+                    WindowId(self.windows.len() as u32 - 1)
+                })
+            });
             if let Some((window, end)) = call.value(Role::NewHandle).zip(call.at.end) {
-                self.windows.entry((process, window)).or_default().push((end, id));
+                self.window_names.entry((process, window)).or_default().push((end, id));
             }
         }
     }
@@ -357,7 +399,7 @@ struct CommunicatorSide {
     makings: Vec<Making>,
 }
 
-fn named(names: &CommunicatorNames, process: ProcessKey, called: i64, time: Timestamp) -> Option<CommunicatorId> {
+fn named<T: Copy>(names: &Names<T>, process: ProcessKey, called: i64, time: Timestamp) -> Option<T> {
     let names = names.get(&(process, called))?;
     names[..names.partition_point(|(from, _)| *from <= time)].last()?.1
 }

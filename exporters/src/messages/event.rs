@@ -3,7 +3,7 @@
 use rtrace_model::{FunctionEvent, Timestamp};
 
 use super::CallTime;
-use super::communicators::CommunicatorId;
+use super::communicators::{CommunicatorId, WindowId};
 
 /// How large a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,16 +105,16 @@ pub enum MessageKind {
         target: u32,
         /// The bytes.
         size: Size,
-        /// The communicator of its window.
-        communicator: CommunicatorId,
-        /// Its number, one of its own in each trace.
+        /// Through which window.
+        window: WindowId,
+        /// Its number in its trace, which those have in common that end together.
         access: u64,
     },
-    /// An access has ended.
+    /// Accesses of one number have ended.
     AccessComplete {
-        /// The communicator of its window.
-        communicator: CommunicatorId,
-        /// Its number.
+        /// Their window.
+        window: WindowId,
+        /// Their number.
         access: u64,
         /// Of which end that is known.
         completion: Completion,
@@ -125,6 +125,15 @@ pub enum MessageKind {
         communicator: CommunicatorId,
         /// Whether it was made.
         is_made: bool,
+    },
+    /// Accesses to memory of one rank, or of all, begin with the call, or have ended when it returned.
+    Lock {
+        /// Through which window.
+        window: WindowId,
+        /// The rank in the world, if it is one.
+        target: Option<u32>,
+        /// Whether they have ended.
+        is_over: bool,
     },
     /// Something was done with a file.
     File {
@@ -173,11 +182,13 @@ pub struct Collective {
     pub event: FunctionEvent,
     /// The communicator.
     pub communicator: CommunicatorId,
+    /// Its window, where the operation is one of memory that all can access.
+    pub window: Option<WindowId>,
     /// The rank in the world of its root, where there is one.
     pub root: Option<u32>,
-    /// Bytes that this rank gives.
+    /// Bytes that this rank sends to all, itself included, unless that is in place.
     pub sent: Size,
-    /// Bytes that this rank gets.
+    /// Bytes that this rank receives from all, in the same way.
     pub received: Size,
 }
 

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use rtrace_model::{FunctionEvent, LocationId, Role, Timestamp};
 
 use super::CallTime;
-use super::accesses::Accesses;
+use super::accesses::{AccessEnd, AccessKey, Accesses};
 use super::calls::{AskedEnd, MessageCall, ProcessKey};
-use super::communicators::{CommunicatorId, Communicators};
+use super::communicators::{CommunicatorId, Communicators, WindowId};
 use super::event::{Collective, Completion, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
 use super::files::OpenFiles;
 use super::requests::{Begun, RequestTable};
@@ -86,7 +86,7 @@ impl Recorder<'_> {
     /// Adds the records of a call, in the order of their times.
     pub(super) fn call(&mut self, process: ProcessKey, call: &MessageCall) {
         use FunctionEvent as E;
-        if self.is_within_another(call.at) {
+        if self.is_within_another(call.at) || call.has_failed() {
             return;
         }
         let sent = AskedEnd::of(call, [Role::Peer, Role::Tag, Role::Bytes]);
@@ -111,15 +111,25 @@ impl Recorder<'_> {
             E::RmaPut | E::RmaGet | E::RmaAtomic | E::RmaIput | E::RmaIget | E::RmaIatomic => {
                 self.access(process, call);
             }
-            E::RmaComplete => self.complete(process, call),
+            E::RmaComplete => self.complete(process, call, AccessEnd::Everywhere),
+            E::RmaCompleteHere => self.complete(process, call, AccessEnd::Here),
+            E::RmaUnlock => {
+                self.complete(process, call, AccessEnd::Everywhere);
+                self.lock(process, call);
+            }
+            E::RmaLock => self.lock(process, call),
             E::CommunicatorCreate | E::IntercommunicatorCreate | E::CommunicatorFree => self.handle(process, call),
             event if event.is_io() => self.file(process, call),
             event if event.is_collective() => {
-                self.collective(process, call);
-                // Where there are no communicators, a barrier ends accesses, too.
-                if event == E::Barrier && !call.has(Role::Communicator) {
-                    self.complete(process, call);
+                match event {
+                    E::RmaFence | E::WindowFree => self.complete(process, call, AccessEnd::Epoch),
+                    // Without windows, a barrier ends accesses, too.
+                    E::Barrier if self.communicators.is_without_windows(call.at.region) => {
+                        self.complete(process, call, AccessEnd::Everywhere);
+                    }
+                    _ => {}
                 }
+                self.collective(process, call);
             }
             _ => {}
         }
@@ -285,8 +295,8 @@ impl Recorder<'_> {
                 self.put(call.at, true, MessageKind::CollectiveComplete { collective, request });
             }
             Begun::Access(access) => {
-                let ended = self.accesses.get_mut(&process).and_then(|accesses| accesses.end_here(access));
-                ended.into_iter().for_each(|kind| self.put(call.at, true, kind));
+                let ended = self.accesses.get_mut(&process).map(|accesses| accesses.end_request(access));
+                ended.into_iter().flatten().for_each(|kind| self.put(call.at, true, kind));
             }
             Begun::File(operation) => self.put(call.at, true, operation.done(status.bytes)),
             Begun::Send(_) => self.put(call.at, true, MessageKind::IsendComplete { request }),
@@ -331,24 +341,26 @@ impl Recorder<'_> {
     }
 
     fn collective(&mut self, process: ProcessKey, call: &MessageCall) {
-        let communicator = match call.has(Role::Communicator) {
-            true => self.communicator(process, call),
-            // Where there are no communicators, all take part.
-            false => {
-                let is_all =
-                    call.unsigned(Role::Count).is_none_or(|ranks| ranks == u64::from(self.communicators.size()));
-                is_all.then_some(CommunicatorId::WORLD)
-            }
+        use FunctionEvent::{RmaFence, WindowCreate, WindowFree};
+        let window = self.window(process, call);
+        let communicator = match window {
+            Some(window) => self.communicators.windows().get(window.0 as usize).map(|window| window.communicator),
+            None if matches!(call.event, RmaFence | WindowCreate | WindowFree) => None,
+            None => self.communicator(process, call),
         };
-        let Some(communicator) = communicator else {
+        // Without communicators, some ranks may do it among themselves.
+        let is_all = call.unsigned(Role::Count).is_none_or(|ranks| ranks == u64::from(self.communicators.size()));
+        let Some(communicator) = communicator.filter(|_| window != Some(WindowId::WORLD) || is_all) else {
             self.gaps.unknown_others += 1;
             return;
         };
         let root = call.value(Role::Root).and_then(|root| self.communicators.peer(process, communicator, root));
-        let ranks = self.communicators.all().get(communicator.0 as usize).map_or(0, |of| of.members.len() as u64);
-        let is_root = root.is_some() && root == self.communicators.rank_of(process);
-        let (sent, received) = volumes(call, is_root, ranks);
-        let collective = Collective { event: call.event, communicator, root, sent, received };
+        let own = self.communicators.rank_of(process);
+        let of = self.communicators.all().get(communicator.0 as usize);
+        let ranks = of.zip(own).map_or(0, |(of, own)| of.peers_of(own).len() as u64);
+        let place = of.and_then(|of| of.members.iter().position(|member| Some(*member) == own)).unwrap_or(0) as u64;
+        let (sent, received) = volumes(call, root.is_some() && root == own, place, ranks);
+        let collective = Collective { event: call.event, communicator, window, root, sent, received };
         match call.has(Role::Request) {
             true => self.begin(process, call, Begun::Collective(collective), false),
             false => self.put(call.at, false, MessageKind::Collective(collective)),
@@ -356,32 +368,28 @@ impl Recorder<'_> {
     }
 
     fn access(&mut self, process: ProcessKey, call: &MessageCall) {
-        let window = call.value(Role::Handle);
-        let communicator = match window {
-            Some(window) => self.communicators.of_window(process, window, call.at.start),
-            None => (!call.has(Role::Handle)).then_some(CommunicatorId::WORLD),
-        };
-        let peer = call.value(Role::Peer);
-        if peer.is_some_and(|peer| peer < 0) {
+        use FunctionEvent as E;
+        let (window, rank) = (self.window(process, call), call.value(Role::Peer));
+        if rank.is_some_and(|rank| rank < 0) {
             return;
         }
-        let target = communicator.zip(peer).and_then(|(id, peer)| self.communicators.peer(process, id, peer));
-        let Some((communicator, target)) = communicator.zip(target) else {
+        let Some((window, target)) = window.zip(self.target(process, window, rank)) else {
             self.gaps.unknown_others += 1;
             return;
         };
         let size = call.unsigned(Role::Bytes).map_or(Size::Unknown, Size::Exact);
-        let (event, access) = (call.event, self.numbers);
+        let (event, mut access) = (call.event, self.numbers);
         self.numbers += 1;
-        self.put(call.at, false, MessageKind::Access { event, target, size, communicator, access });
-        let is_blocking = matches!(event, FunctionEvent::RmaPut | FunctionEvent::RmaGet | FunctionEvent::RmaAtomic);
-        if is_blocking {
-            self.put(call.at, true, MessageKind::AccessComplete { communicator, access, completion: Completion::Call });
-        }
+        let is_blocking = matches!(event, E::RmaPut | E::RmaGet | E::RmaAtomic);
         // What is read is there when the call returns.
-        if !is_blocking || event == FunctionEvent::RmaPut {
-            let of_process = self.accesses.entry(process).or_default();
-            of_process.begin(window, peer, Accesses::pending(access, communicator, is_blocking));
+        if !is_blocking || event == E::RmaPut {
+            let request = call.has(Role::Request).then_some(access);
+            let key = AccessKey { window, rank, request, is_read: matches!(event, E::RmaGet | E::RmaIget) };
+            access = self.accesses.entry(process).or_default().begin(key, access, is_blocking);
+        }
+        self.put(call.at, false, MessageKind::Access { event, target, size, window, access });
+        if is_blocking {
+            self.put(call.at, true, MessageKind::AccessComplete { window, access, completion: Completion::Call });
         }
         if call.has(Role::Request) {
             self.begin(process, call, Begun::Access(access), false);
@@ -391,6 +399,36 @@ impl Recorder<'_> {
     /// The communicator that a call says.
     fn communicator(&self, process: ProcessKey, call: &MessageCall) -> Option<CommunicatorId> {
         self.communicators.find(process, call.value(Role::Communicator)?, call.at.start)
+    }
+
+    /// The window that a call says, or makes.
+    fn window(&self, process: ProcessKey, call: &MessageCall) -> Option<WindowId> {
+        let find = |called: Option<i64>, time| self.communicators.find_window(process, called?, time?);
+        match (call.has(Role::NewHandle), call.has(Role::Handle)) {
+            (true, _) => find(call.value(Role::NewHandle), call.at.end),
+            (false, true) => find(call.value(Role::Handle), Some(call.at.start)),
+            (false, false) => self.communicators.is_without_windows(call.at.region).then_some(WindowId::WORLD),
+        }
+    }
+
+    /// The rank in the world of one that a call with a window says.
+    fn target(&self, process: ProcessKey, window: Option<WindowId>, rank: Option<i64>) -> Option<u32> {
+        let window = self.communicators.windows().get(window?.0 as usize)?;
+        self.communicators.peer(process, window.communicator, rank?)
+    }
+
+    /// Accesses to one rank, or to all, begin or end.
+    fn lock(&mut self, process: ProcessKey, call: &MessageCall) {
+        let (window, rank) = (self.window(process, call), call.value(Role::Peer));
+        let target = self.target(process, window, rank);
+        match window.filter(|_| target.is_some() || !call.has(Role::Peer)) {
+            Some(window) => {
+                let is_over = call.event == FunctionEvent::RmaUnlock;
+                self.put(call.at, is_over, MessageKind::Lock { window, target, is_over });
+            }
+            None if rank.is_some_and(|rank| rank < 0) => {}
+            None => self.gaps.unknown_others += 1,
+        }
     }
 
     /// A call of all ranks of a communicator that makes one of it, or frees it.
@@ -412,12 +450,11 @@ impl Recorder<'_> {
     }
 
     /// A call that returns when accesses have ended: those through a window, or to one rank through it.
-    fn complete(&mut self, process: ProcessKey, call: &MessageCall) {
-        let is_known = (!call.has(Role::Handle) || call.value(Role::Handle).is_some())
-            && (!call.has(Role::Peer) || call.value(Role::Peer).is_some());
-        let Some(accesses) = self.accesses.get_mut(&process).filter(|_| is_known) else { return };
-        let ended = accesses.end(call.value(Role::Handle), call.value(Role::Peer));
-        ended.into_iter().for_each(|kind| self.put(call.at, true, kind));
+    fn complete(&mut self, process: ProcessKey, call: &MessageCall, end: AccessEnd) {
+        let (window, rank) = (self.window(process, call), call.value(Role::Peer));
+        let Some(window) = window.filter(|_| rank.is_some() || !call.has(Role::Peer)) else { return };
+        let Some(accesses) = self.accesses.get_mut(&process) else { return };
+        accesses.end(window, rank, end).into_iter().for_each(|kind| self.put(call.at, true, kind));
     }
 }
 
@@ -455,35 +492,37 @@ fn is_nobody(rank: i64, communicator: i64) -> bool {
     rank == if is_mpich { -1 } else { -2 }
 }
 
-/// What a rank gives and gets in a collective operation: bytes of its own buffers.
-fn volumes(call: &MessageCall, is_root: bool, ranks: u64) -> (Size, Size) {
+/// What a rank sends to all ranks of a collective operation, and receives from all, as Score-P counts it: what it sends to
+/// itself is in it, unless that is in place. `place` is its own among `ranks`.
+fn volumes(call: &MessageCall, is_root: bool, place: u64, ranks: u64) -> (Size, Size) {
     use FunctionEvent as E;
-    let of = |role| call.unsigned(role).map_or(Size::Unknown, Size::Exact);
-    let times = |size: Size| match size {
-        Size::Exact(bytes) => Size::Exact(bytes.saturating_mul(ranks)),
-        other => other,
-    };
-    let none = Size::Exact(0);
-    let only = |size| if is_root { size } else { none };
-    // In place, what would say how much is given means nothing. Of a scatter, it is the root that gets nothing.
+    // In place, what would say how much is sent means nothing. Of a scatter, it is the root that gets nothing.
     let buffer = if matches!(call.event, E::Scatter | E::ScatterV) { Role::Target } else { Role::Address };
     let is_in_place = matches!(call.value(buffer), Some(1 | -1));
-    let (given, gotten) = (of(Role::Bytes), of(Role::Received));
-    match call.event {
-        E::Barrier => (none, none),
-        E::Broadcast => (only(given), if is_root { none } else { given }),
-        E::Reduce => (given, only(given)),
-        E::Allreduce | E::Scan | E::Exscan => (given, given),
-        E::ReduceScatter | E::ReduceScatterBlock => (times(gotten), gotten),
-        E::Gather if is_in_place => (gotten, only(times(gotten))),
-        E::Gather => (given, only(times(gotten))),
-        E::GatherV => (if is_in_place { Size::Unknown } else { given }, only(Size::Unknown)),
-        E::Scatter if is_in_place => (only(times(given)), given),
-        E::Scatter => (only(times(given)), gotten),
-        E::ScatterV => (only(Size::Unknown), if is_in_place { Size::Unknown } else { gotten }),
-        E::Allgather => (if is_in_place { gotten } else { given }, times(gotten)),
-        E::AllgatherV => (if is_in_place { Size::Unknown } else { given }, Size::Unknown),
-        E::Alltoall => (times(if is_in_place { gotten } else { given }), times(gotten)),
-        _ => (Size::Unknown, Size::Unknown),
-    }
+    let (given, gotten) = (call.unsigned(Role::Bytes), call.unsigned(Role::Received));
+    let others = ranks.saturating_sub(u64::from(is_in_place));
+    let times = |size: Option<u64>, ranks: u64| size.map(|bytes| bytes.saturating_mul(ranks));
+    let own = |size| if is_in_place { Some(0) } else { size };
+    let only = |size| if is_root { size } else { Some(0) };
+    let (sent, received) = match call.event {
+        E::Barrier | E::RmaFence | E::WindowCreate | E::WindowFree => (Some(0), Some(0)),
+        E::Broadcast => (only(times(given, ranks)), given),
+        E::Reduce => (own(given), only(times(given, others))),
+        E::Allreduce => (times(given, others), times(given, others)),
+        E::Scan => (times(given, others - place.min(others)), times(given, place + u64::from(!is_in_place))),
+        E::Exscan => (times(given, ranks.saturating_sub(place + 1)), times(given, place)),
+        E::ReduceScatterBlock => (times(gotten, others), times(gotten, others)),
+        E::Gather => (own(given), only(times(gotten, others))),
+        E::GatherV => (own(given), only(None)),
+        E::Scatter => (only(times(given, others)), own(gotten)),
+        E::ScatterV => (only(None), own(gotten)),
+        E::Allgather if is_in_place => (times(gotten, others), times(gotten, others)),
+        E::Allgather => (times(given, ranks), times(gotten.or(given), ranks)),
+        E::AllgatherV if is_in_place => (None, None),
+        E::AllgatherV => (times(given, ranks), None),
+        E::Alltoall => (times(if is_in_place { gotten } else { given }, others), times(gotten, others)),
+        _ => (None, None),
+    };
+    let size = |bytes: Option<u64>| bytes.map_or(Size::Unknown, Size::Exact);
+    (size(sent), size(received))
 }

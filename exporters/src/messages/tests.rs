@@ -37,9 +37,10 @@ fn write(path: &Path, rank: u32, size: u32, text: &str) {
         let (roles, values): (Vec<&str>, Vec<&str>) = values.iter().map(|word| word.split_once('=').unwrap()).unzip();
         // A function has its own columns: which roles, and which of them are lists. It is the same in all ranks.
         let lists = values.iter().map(|value| if value.contains(',') { "list" } else { "" });
-        let key: Vec<&str> = [*event].into_iter().chain(roles.iter().copied()).chain(lists).collect();
+        let (model, event) = event.strip_prefix("shmem_").map_or(("MPI", *event), |event| ("shmem", event));
+        let key: Vec<&str> = [model, event].into_iter().chain(roles.iter().copied()).chain(lists).collect();
         let next = RegionId(regions.len() as u32);
-        let name = format!("MPI_{}", key.join(" "));
+        let name = format!("{model}_{}", key.join(" "));
         let id = *regions.entry(key).or_insert(next);
         if id == next {
             let mut place = DefaultHasher::new();
@@ -268,12 +269,12 @@ fn accesses_end_at_the_call_that_waits_for_them() {
                 1 10 11 rma_sync handle=900
                 1 12 13 rma_complete peer=0 handle=900
                 1 14 15 rma_complete handle=900
-                1 20 21 rma_put peer=0 bytes=1
-                1 22 23 rma_get peer=0 bytes=2
-                1 24 25 rma_iget peer=0 bytes=3
-                1 26 27 rma_complete
-                1 28 29 rma_put peer=0 bytes=4
-                1 30 31 barrier";
+                1 20 21 shmem_rma_put peer=0 bytes=1
+                1 22 23 shmem_rma_get peer=0 bytes=2
+                1 24 25 shmem_rma_iget peer=0 bytes=3
+                1 26 27 shmem_rma_complete
+                1 28 29 shmem_rma_put peer=0 bytes=4
+                1 30 31 shmem_barrier";
     let (_folder, set) = job(&[rank]);
     let (kinds, gaps) = kinds(&set, 0);
     assert!(gaps.is_empty(), "{gaps:?}");
@@ -285,10 +286,80 @@ fn accesses_end_at_the_call_that_waits_for_them() {
         _ => None,
     });
     use Completion::{Call, Here, Target};
-    let of_window = [(4, 1, Here), (7, 0, Here), (7, 0, Target), (7, 1, Target)];
+    let of_window = [(4, 1, Here), (4, 1, Target), (7, 0, Here), (7, 0, Target)];
     let others = [(9, 2, Call), (10, 3, Call), (12, 2, Target), (12, 4, Here), (12, 4, Target), (13, 5, Call)];
     let expected: Vec<_> = of_window.into_iter().chain(others).chain([(14, 5, Target)]).collect();
     assert_eq!(ended.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn accesses_to_one_rank_that_end_together_have_one_number() {
+    let rank = "1 0 1 window_create communicator=0 rank=0 new_handle=900 error=0
+                1 2 3 window_create communicator=0 rank=0 new_handle=901 bytes=64
+                1 4 5 rma_fence handle=901
+                1 6 7 rma_iput peer=0 bytes=8 handle=901
+                1 8 9 rma_iatomic peer=0 bytes=8 handle=901
+                1 10 11 rma_iget peer=0 bytes=8 handle=901
+                1 12 13 rma_iput peer=0 bytes=8 handle=900
+                1 14 15 rma_complete_here peer=0 handle=901
+                1 16 17 rma_iput peer=0 bytes=8 handle=901
+                1 18 19 rma_fence handle=901
+                1 20 21 rma_lock peer=0 handle=901
+                1 22 23 rma_iput peer=0 bytes=8 handle=901
+                1 24 25 rma_unlock peer=0 handle=901
+                1 26 27 window_free handle=901
+                1 28 29 window_create communicator=0 rank=0 new_handle=900 error=53";
+    let (_folder, set) = job(&[rank]);
+    let (kinds, gaps) = kinds(&set, 0);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    let told = kinds.iter().map(|(call, at_exit, kind)| match kind {
+        MessageKind::Access { window, access, .. } => format!("{call} access {access} of {}", window.0),
+        MessageKind::AccessComplete { access, completion, .. } => format!("{call} {access} ended {completion:?}"),
+        MessageKind::Lock { window, target, is_over } => {
+            assert_eq!(at_exit, is_over);
+            format!("{call} lock of {} {target:?} {is_over}", window.0)
+        }
+        MessageKind::Collective(Collective { event, window, .. }) => {
+            format!("{call} {} of {}", event.name(), window.unwrap().0)
+        }
+        other => panic!("{other:?}"),
+    });
+    let expected = [
+        "1 window_create of 1",
+        "2 window_create of 2",
+        "3 rma_fence of 2",
+        "4 access 0 of 2",
+        "5 access 0 of 2",
+        "6 access 2 of 2",
+        "7 access 3 of 1",
+        "8 0 ended Here",
+        "8 2 ended Here",
+        "8 2 ended Target",
+        "9 access 0 of 2",
+        "10 rma_fence of 2",
+        "10 0 ended Here",
+        "11 lock of 2 Some(0) false",
+        "12 access 5 of 2",
+        "13 5 ended Here",
+        "13 5 ended Target",
+        "13 lock of 2 Some(0) true",
+        "14 window_free of 2",
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    let messages = set.messages().unwrap();
+    let allocated: Vec<bool> = messages.windows().iter().map(|window| window.is_allocated).collect();
+    assert_eq!(allocated, [true, false, true]);
+}
+
+#[test]
+fn what_does_not_say_its_communicator_is_of_none() {
+    let rank = "1 0 1 barrier
+                1 2 3 rma_iput peer=0 bytes=8
+                1 4 5 rma_fence
+                1 6 7 rma_lock peer=0";
+    let (_folder, set) = job(&[rank]);
+    let (kinds, gaps) = kinds(&set, 0);
+    assert_eq!((kinds, gaps.unknown_others), (Vec::new(), 4));
 }
 
 #[test]
@@ -302,6 +373,7 @@ fn a_collective_operation_with_a_request_ends_where_that_ends() {
     let collective = |event, bytes| Collective {
         event,
         communicator: CommunicatorId::WORLD,
+        window: None,
         root: None,
         sent: Size::Exact(bytes),
         received: Size::Exact(bytes),

@@ -330,7 +330,7 @@ impl OtfDefinitions {
         self.put(kind::REGION, &record)
     }
 
-    /// The ranks, and the communicators with their groups. Each has a window, for accesses to memory.
+    /// The ranks, the communicators with their groups, and their windows.
     fn communicators(&mut self, source: &Excerpt<'_>, messages: &OtfMessages<'_>) -> io::Result<()> {
         /// Types of groups, as versions before 1.2 have them, and today.
         const LOCATIONS: [u8; 2] = [6, 4];
@@ -348,8 +348,11 @@ impl OtfDefinitions {
             let mut record = OtfRecord::default();
             record.int(id).int(name).int(id + 1).int(parent).int(0);
             self.put(kind::COMM, &record)?;
-            record.clear();
-            record.int(id).int(name).int(id).int(0);
+        }
+        for (id, window) in (0..).zip(messages.windows()) {
+            let name = self.string(&format!("window {id}"))?;
+            let mut record = OtfRecord::default();
+            record.int(id).int(name).int(window.communicator.0).int(0);
             self.put(kind::RMA_WIN, &record)?;
         }
         Ok(())

@@ -10,16 +10,23 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::io;
 
-use rtrace_model::{FunctionEvent, LocationId, Region, RegionId, Timestamp, known};
+use rtrace_model::{CallValues, FunctionEvent, LocationId, Region, RegionId, Timestamp, Value, known};
 
 use super::super::super::source::Nested;
 use super::super::super::{Excerpt, ExportError};
 use super::encoding::{self, OtfRecord, bytes};
 use super::files::{OtfFile, OtfFiles};
 use super::waiting::{WaitingRecord, WaitingRecords};
-use crate::{CallTime, Collective, Communicator, CommunicatorId, Completion, MessageKind, Messages, Size, Transfer};
+use crate::{
+    CallTime, Collective, Communicator, CommunicatorId, Completion, MessageKind, Messages, Size, Transfer, Window,
+    WindowId,
+};
 
 const NO_ROOT: u32 = u32::MAX;
+
+/// Numbers of collective operations: a handle is made, or goes.
+const CREATE: u8 = 17;
+const DESTROY: u8 = 18;
 
 /// The messages of a trace of all ranks.
 pub(super) struct OtfMessages<'a> {
@@ -123,13 +130,17 @@ impl<'a> OtfMessages<'a> {
                 let begins = matches!(event.kind, MessageKind::Collective(_)).then_some(false);
                 for is_exit in begins.into_iter().chain([begins.is_some() || event.at_exit]) {
                     record.clear();
+                    if let (true, Some(kind)) = (is_exit, fill_window(&mut record, event.kind)) {
+                        self.records.add(locations[place], measured.call.id, is_exit, kind, &record)?;
+                        record.clear();
+                    }
                     let kind = match event.kind {
                         MessageKind::File { file, act } => {
                             self.files.fill(&mut record, (file, act), measured.values.as_ref(), is_collective())
                         }
                         kind => {
                             let kind = sized(&self.messages, &mut self.sizes, event.at, kind)?;
-                            fill(&self.messages, &mut record, kind, is_exit)
+                            fill(&self.messages, &mut record, kind, is_exit, measured.values.as_ref())
                         }
                     };
                     if let Some(kind) = kind {
@@ -160,6 +171,11 @@ impl<'a> OtfMessages<'a> {
     /// All communicators; their numbers are those of the records.
     pub(super) fn communicators(&self) -> &[Communicator] {
         self.messages.communicators()
+    }
+
+    /// All windows; their numbers are those of the records.
+    pub(super) fn windows(&self) -> &[Window] {
+        self.messages.windows()
     }
 
     /// All files; their numbers are those of the records.
@@ -214,8 +230,15 @@ fn sent_sizes(messages: &Messages<'_>) -> Result<SentSizes, ExportError> {
 }
 
 /// Fills the record of an event; gives its kind.
-fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: MessageKind, is_exit: bool) -> Option<u8> {
+fn fill(
+    messages: &Messages<'_>,
+    record: &mut OtfRecord,
+    kind: MessageKind,
+    is_exit: bool,
+    values: Option<&CallValues>,
+) -> Option<u8> {
     let rank = |id: CommunicatorId, rank: u32| place(messages.communicators().get(id.0 as usize)?, rank);
+    let target = |id: WindowId, target| rank(messages.windows().get(id.0 as usize)?.communicator, target);
     let mut transfer = |Transfer { peer, tag, communicator, size }: Transfer| {
         record.int(rank(communicator, peer)?).int(communicator.0).int(tag.cast_unsigned()).long(bytes(size));
         Some(())
@@ -248,20 +271,21 @@ fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: MessageKind, is_e
             encoding::MPI_REQUEST_CANCELLED
         }
         MessageKind::Collective(collective) if !is_exit => {
-            operation(collective.event)?;
-            encoding::MPI_COLLECTIVE_BEGIN
+            operation(collective.event, false)?;
+            if collective.window.is_some() { encoding::RMA_COLLECTIVE_BEGIN } else { encoding::MPI_COLLECTIVE_BEGIN }
         }
         MessageKind::Collective(collective) => {
-            fill_collective(record, collective, rank)?;
-            encoding::MPI_COLLECTIVE_END
+            let window = collective.window.and_then(|window| messages.windows().get(window.0 as usize));
+            fill_collective(record, collective, window.is_some_and(|window| window.is_allocated), rank)?;
+            if window.is_some() { encoding::RMA_COLLECTIVE_END } else { encoding::MPI_COLLECTIVE_END }
         }
         MessageKind::CollectiveRequest { collective, request } => {
-            operation(collective.event)?;
+            operation(collective.event, false)?;
             record.long(request);
             encoding::NON_BLOCKING_COLLECTIVE_REQUEST
         }
         MessageKind::CollectiveComplete { collective, request } => {
-            fill_collective(record, collective, rank)?;
+            fill_collective(record, collective, false, rank)?;
             record.long(request);
             encoding::NON_BLOCKING_COLLECTIVE_COMPLETE
         }
@@ -271,9 +295,18 @@ fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: MessageKind, is_e
         }
         // These refer to files, which have numbers of their own.
         MessageKind::File { .. } => return None,
-        MessageKind::Access { event, target, size, communicator, access } => {
+        MessageKind::Lock { window, target: locked, is_over } => {
+            const ALL: u32 = u32::MAX;
+            record.int(window.0).int(locked.map_or(Some(ALL), |locked| target(window, locked))?).long(0);
+            if is_over {
+                return Some(encoding::RMA_RELEASE_LOCK);
+            }
+            record.byte(u8::from(!is_exclusive(values)));
+            encoding::RMA_REQUEST_LOCK
+        }
+        MessageKind::Access { event, target: other, size, window, access } => {
             const ACCUMULATE: u8 = 0;
-            record.int(communicator.0).int(rank(communicator, target)?);
+            record.int(window.0).int(target(window, other)?);
             match event {
                 FunctionEvent::RmaAtomic | FunctionEvent::RmaIatomic => {
                     record.byte(ACCUMULATE).long(bytes(size)).long(0).long(access);
@@ -289,8 +322,8 @@ fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: MessageKind, is_e
                 }
             }
         }
-        MessageKind::AccessComplete { communicator, access, completion } => {
-            record.int(communicator.0).long(access);
+        MessageKind::AccessComplete { window, access, completion } => {
+            record.int(window.0).long(access);
             match completion {
                 Completion::Call => encoding::RMA_OP_COMPLETE_BLOCKING,
                 Completion::Here => encoding::RMA_OP_COMPLETE_NON_BLOCKING,
@@ -302,20 +335,46 @@ fn fill(messages: &Messages<'_>, record: &mut OtfRecord, kind: MessageKind, is_e
 
 /// A communicator is made of this one, or it is freed: a collective operation without data, as Score-P writes it.
 fn fill_handle(record: &mut OtfRecord, communicator: CommunicatorId, is_made: bool) {
-    const CREATE: u8 = 17;
-    const DESTROY: u8 = 18;
     record.byte(if is_made { CREATE } else { DESTROY }).int(communicator.0).int(NO_ROOT).long(0).long(0);
+}
+
+/// Fills the record of a window that was made, or is freed, when the call returned; gives its kind.
+fn fill_window(record: &mut OtfRecord, kind: MessageKind) -> Option<u8> {
+    let MessageKind::Collective(Collective { event, window: Some(window), .. }) = kind else { return None };
+    let kind = match event {
+        FunctionEvent::WindowCreate => encoding::RMA_WIN_CREATE,
+        FunctionEvent::WindowFree => encoding::RMA_WIN_DESTROY,
+        _ => return None,
+    };
+    record.int(window.0);
+    Some(kind)
 }
 
 fn fill_collective(
     record: &mut OtfRecord,
     of: Collective,
+    is_allocated: bool,
     rank: impl Fn(CommunicatorId, u32) -> Option<u32>,
 ) -> Option<()> {
-    let Collective { event, communicator, root, sent, received } = of;
+    use FunctionEvent::{WindowCreate, WindowFree};
+    const PROCESSES: u32 = 1;
+    const MEMORY: u32 = 2;
+    let Collective { event, communicator, window, root, sent, received } = of;
     let root = root.and_then(|root| rank(communicator, root)).unwrap_or(NO_ROOT);
-    record.byte(operation(event)?).int(communicator.0).int(root).long(bytes(sent)).long(bytes(received));
+    record.byte(operation(event, is_allocated)?);
+    match window {
+        Some(window) if matches!(event, WindowCreate | WindowFree) => record.int(PROCESSES).int(window.0),
+        Some(window) => record.int(PROCESSES | MEMORY).int(window.0),
+        None => record.int(communicator.0),
+    };
+    record.int(root).long(bytes(sent)).long(bytes(received));
     Some(())
+}
+
+/// Whether a window is locked for one alone, by the numbers of Open MPI and MPICH.
+fn is_exclusive(values: Option<&CallValues>) -> bool {
+    let mut of_call = values.into_iter().flat_map(CallValues::iter);
+    of_call.any(|(column, value)| column.name == "lock_type" && matches!(value, Some(Value::Integer(1 | 234))))
 }
 
 /// The members of a communicator, by the rank that records say: of two sides, the first comes first.
@@ -327,11 +386,26 @@ fn place(communicator: &Communicator, rank: u32) -> Option<u32> {
     members(communicator).position(|member| member == rank).map(|place| place as u32)
 }
 
-/// The number of a collective operation; that of neighbours has none.
-fn operation(event: FunctionEvent) -> Option<u8> {
+/// The number of a collective operation, which may be of memory that comes or goes with its window; that of neighbours has
+/// none.
+fn operation(event: FunctionEvent, is_allocated: bool) -> Option<u8> {
     use FunctionEvent as E;
     Some(match event {
-        E::Barrier => 0,
+        E::WindowCreate => {
+            if is_allocated {
+                21
+            } else {
+                CREATE
+            }
+        }
+        E::WindowFree => {
+            if is_allocated {
+                22
+            } else {
+                DESTROY
+            }
+        }
+        E::Barrier | E::RmaFence => 0,
         E::Broadcast => 1,
         E::Gather => 2,
         E::GatherV => 3,
@@ -380,9 +454,7 @@ pub(super) fn role(event: Option<FunctionEvent>, symbol: &str) -> u8 {
             | E::ReduceScatter
             | E::ReduceScatterBlock,
         ) => ALL_TO_ALL,
-        Some(
-            E::Collective | E::Scan | E::Exscan | E::CommunicatorCreate | E::IntercommunicatorCreate | E::WindowCreate,
-        ) => COLLECTIVE,
+        Some(E::Collective | E::Scan | E::Exscan | E::CommunicatorCreate | E::IntercommunicatorCreate) => COLLECTIVE,
         Some(
             E::Send
             | E::Recv
@@ -406,7 +478,13 @@ pub(super) fn role(event: Option<FunctionEvent>, symbol: &str) -> u8 {
             | E::RmaIget
             | E::RmaIatomic
             | E::RmaComplete
-            | E::RmaSync,
+            | E::RmaCompleteHere
+            | E::RmaFence
+            | E::RmaLock
+            | E::RmaUnlock
+            | E::RmaSync
+            | E::WindowCreate
+            | E::WindowFree,
         ) => RMA,
         Some(E::IoOpen | E::IoClose | E::IoRead | E::IoWrite | E::IoOther) => FILE_IO,
         Some(E::Allocate) => ALLOCATE,
