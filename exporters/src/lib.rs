@@ -38,7 +38,7 @@ pub use export::{Destination, ExportError, ExportFormat, Exported, FORMATS, Sele
 pub use joined::ValueReader;
 pub use messages::{
     AwaitedCall, CallTime, Collective, Communicator, CommunicatorId, Completion, FileAct, MatchedMessage, MessageEnd,
-    MessageEvent, MessageGaps, MessageKind, Messages, RemoteAccess, Size, Transfer, Window, WindowId,
+    MessageEvent, MessageGaps, MessageKind, Messages, RemoteAccess, RmaWindow, Size, Transfer, WindowId,
 };
 pub use openmetrics::OpenMetrics;
 pub use parallel::in_order;

@@ -33,7 +33,7 @@ use self::communicators::Communicators;
 use self::records::Recorder;
 
 pub use self::awaited::AwaitedCall;
-pub use self::communicators::{Communicator, CommunicatorId, Window, WindowId};
+pub use self::communicators::{Communicator, CommunicatorId, RmaWindow, WindowId};
 pub use self::event::{Collective, Completion, FileAct, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
 pub use self::matching::{MatchedMessage, MessageEnd};
 
@@ -74,7 +74,7 @@ impl Messages<'_> {
     }
 
     /// All windows whose communicators are known, by id. The first is that of all ranks, where nothing makes windows.
-    pub fn windows(&self) -> &[Window] {
+    pub fn windows(&self) -> &[RmaWindow] {
         self.communicators.windows()
     }
 

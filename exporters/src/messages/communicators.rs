@@ -32,7 +32,7 @@ impl WindowId {
 
 /// Memory of all ranks of a communicator that each of them can access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct RmaWindow {
     /// Whose memory it is.
     pub communicator: CommunicatorId,
     /// Whether the memory came with it.
@@ -76,7 +76,7 @@ pub(super) struct Communicators {
     selves: HashMap<ProcessKey, CommunicatorId>,
     /// What processes call communicators, from when on; `None` where its members are not known.
     names: Names<CommunicatorId>,
-    windows: Vec<Window>,
+    windows: Vec<RmaWindow>,
     window_names: Names<WindowId>,
     /// Functions of OpenSHMEM, which know neither communicators nor windows: all ranks take part.
     without_windows: HashSet<RegionId>,
@@ -204,7 +204,7 @@ impl Communicators {
         self.without_windows.contains(&region)
     }
 
-    pub(super) fn windows(&self) -> &[Window] {
+    pub(super) fn windows(&self) -> &[RmaWindow] {
         &self.windows
     }
 
@@ -267,7 +267,7 @@ impl Communicators {
 
     /// The n-th window that each process makes of a communicator is the same one.
     fn name_windows(&mut self, makings: Vec<Making>) {
-        self.windows.push(Window { communicator: CommunicatorId::WORLD, is_allocated: true });
+        self.windows.push(RmaWindow { communicator: CommunicatorId::WORLD, is_allocated: true });
         let mut numbers: HashMap<(ProcessKey, CommunicatorId), usize> = HashMap::new();
         let mut made: HashMap<(CommunicatorId, usize), WindowId> = HashMap::new();
         for Making { process, call, .. } in makings {
@@ -276,7 +276,7 @@ impl Communicators {
                 let number = numbers.entry((process, communicator)).or_default();
                 *number += 1;
                 *made.entry((communicator, *number)).or_insert_with(|| {
-                    self.windows.push(Window { communicator, is_allocated: call.has(Role::Bytes) });
+                    self.windows.push(RmaWindow { communicator, is_allocated: call.has(Role::Bytes) });
                     WindowId(self.windows.len() as u32 - 1)
                 })
             });

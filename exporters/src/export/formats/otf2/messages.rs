@@ -18,7 +18,7 @@ use super::encoding::{self, OtfRecord, bytes};
 use super::files::{OtfFile, OtfFiles};
 use super::waiting::{WaitingRecord, WaitingRecords};
 use crate::{
-    CallTime, Collective, Communicator, CommunicatorId, Completion, MessageKind, Messages, Size, Transfer, Window,
+    CallTime, Collective, Communicator, CommunicatorId, Completion, MessageKind, Messages, RmaWindow, Size, Transfer,
     WindowId,
 };
 
@@ -174,7 +174,7 @@ impl<'a> OtfMessages<'a> {
     }
 
     /// All windows; their numbers are those of the records.
-    pub(super) fn windows(&self) -> &[Window] {
+    pub(super) fn windows(&self) -> &[RmaWindow] {
         self.messages.windows()
     }
 
