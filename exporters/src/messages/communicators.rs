@@ -75,15 +75,15 @@ pub(super) struct Communicators {
     /// Those of each process with itself.
     selves: HashMap<ProcessKey, CommunicatorId>,
     /// What processes call communicators, from when on; `None` where its members are not known.
-    names: Names<CommunicatorId>,
+    names: HandleNames<CommunicatorId>,
     windows: Vec<RmaWindow>,
-    window_names: Names<WindowId>,
+    window_names: HandleNames<WindowId>,
     /// Functions of OpenSHMEM, which know neither communicators nor windows: all ranks take part.
     without_windows: HashSet<RegionId>,
 }
 
 /// What each process calls something, from when on.
-type Names<T> = HashMap<(ProcessKey, i64), Vec<(Timestamp, Option<T>)>>;
+type HandleNames<T> = HashMap<(ProcessKey, i64), Vec<(Timestamp, Option<T>)>>;
 
 /// A call that makes a communicator.
 struct Making {
@@ -399,7 +399,7 @@ struct CommunicatorSide {
     makings: Vec<Making>,
 }
 
-fn named<T: Copy>(names: &Names<T>, process: ProcessKey, called: i64, time: Timestamp) -> Option<T> {
+fn named<T: Copy>(names: &HandleNames<T>, process: ProcessKey, called: i64, time: Timestamp) -> Option<T> {
     let names = names.get(&(process, called))?;
     names[..names.partition_point(|(from, _)| *from <= time)].last()?.1
 }
