@@ -64,6 +64,8 @@ impl Communicator {
 const WORLDS: [i64; 2] = [0, 0x4400_0000];
 /// The same of the communicator that each process has with itself.
 const SELVES: [i64; 2] = [1, 0x4400_0001];
+/// Contexts of Open MPI are small; handles of MPICH have their kind in the upper bits, and each process its own.
+pub(super) const HANDLES: i64 = 0x4000_0000;
 /// What stands for no communicator, where that is no object with a rank of its own: the handle in MPICH.
 const NULL: i64 = 0x0400_0000;
 
@@ -91,6 +93,8 @@ struct Making {
     rank: u32,
     /// The rank in the new one, if it is known.
     new_rank: Option<i64>,
+    /// What the process calls it, from when on.
+    new_name: Option<(i64, Timestamp)>,
     host: usize,
     call: MessageCall,
 }
@@ -143,7 +147,15 @@ impl Communicators {
             }
             let rank_of = |process| communicators.ranks.get(&process).copied();
             let found = found.into_iter().filter_map(|(process, call)| {
-                Some(Making { process, rank: rank_of(process)?, new_rank: call.value(Role::NewRank), host, call })
+                let new_name = call.value(Role::NewCommunicator).zip(call.at.end);
+                Some(Making {
+                    process,
+                    rank: rank_of(process)?,
+                    new_rank: call.value(Role::NewRank),
+                    new_name,
+                    host,
+                    call,
+                })
             });
             let mut found: Vec<Making> = found.collect();
             found.sort_by_key(|making| making.call.order());
@@ -316,7 +328,8 @@ impl Communicators {
         for making in makings.into_iter().filter(|making| !making.is_outside()) {
             groups.entry(making.call.value(Role::Color)).or_default().push(making);
         }
-        for group in groups.into_values().flat_map(by_host_if_needed) {
+        for mut group in groups.into_values().flat_map(by_host_if_needed) {
+            name_where_unseen(&mut group);
             let id = self.ordered(parent, &group).map(|members| self.add(Some(parent), members, None));
             group.iter().for_each(|making| self.name(making, id));
         }
@@ -380,8 +393,8 @@ impl Communicators {
     /// What a call made has its name from its return on. Where the name is not known, any may be it.
     fn name(&mut self, making: &Making, id: Option<CommunicatorId>) {
         let process = making.process;
-        match making.call.value(Role::NewCommunicator).zip(making.call.at.end) {
-            Some((called, end)) => self.names.entry((process, called)).or_default().push((end, id)),
+        match making.new_name {
+            Some((called, since)) => self.names.entry((process, called)).or_default().push((since, id)),
             None => {
                 let of_process = self.names.iter_mut().filter(|((of, _), _)| *of == process);
                 of_process.for_each(|(_, names)| names.push((making.call.at.start, None)));
@@ -444,6 +457,16 @@ fn by_host_if_needed(group: Vec<Making>) -> Vec<Vec<Making>> {
         hosts.entry(making.host).or_default().push(making);
     }
     hosts.into_values().collect()
+}
+
+/// A context is the same number for all ranks of a communicator, so one whose call was not seen to return has it from the
+/// others, from the beginning of the call on.
+fn name_where_unseen(group: &mut [Making]) {
+    let names: HashSet<i64> = group.iter().filter_map(|making| Some(making.new_name?.0)).collect();
+    let Some(&name) = names.iter().next().filter(|name| names.len() == 1 && **name < HANDLES) else { return };
+    for making in group.iter_mut().filter(|making| making.new_name.is_none()) {
+        making.new_name = Some((name, making.call.at.start));
+    }
 }
 
 fn ranks_repeat(group: &[Making]) -> bool {

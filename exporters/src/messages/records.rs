@@ -10,7 +10,7 @@ use rtrace_model::{FunctionEvent, LocationId, Role, Timestamp};
 use super::CallTime;
 use super::accesses::{AccessEnd, AccessKey, Accesses};
 use super::calls::{AskedEnd, MessageCall, ProcessKey};
-use super::communicators::{CommunicatorId, Communicators, WindowId};
+use super::communicators::{CommunicatorId, Communicators, HANDLES, WindowId};
 use super::event::{Collective, Completion, MessageEvent, MessageGaps, MessageKind, Size, Transfer};
 use super::files::OpenFiles;
 use super::requests::{Begun, RequestTable};
@@ -172,11 +172,14 @@ impl Recorder<'_> {
         if call.value(Role::Flag) == Some(0) {
             return;
         }
-        if let Other::Known(transfer) = self.other(process, asked, Some(ReceivedStatus::of(call))) {
+        let status = ReceivedStatus::of(call);
+        if let Other::Known(transfer) = self.other(process, asked, Some(status)) {
             self.put(call.at, true, MessageKind::Probed(transfer));
         }
         if call.has(Role::Request) {
-            self.begin(process, call, Begun::Recv(asked), false);
+            // Which message it receives is known, whether or not the program asks again.
+            let (peer, tag) = (status.source.or(asked.peer), status.tag.or(asked.tag));
+            self.begin(process, call, Begun::Recv(AskedEnd { peer, tag, bytes: status.bytes, ..asked }), false);
         }
     }
 
@@ -485,11 +488,9 @@ fn unseen(call: &MessageCall, recorded: usize) -> u64 {
     call.unsigned(Role::Count).map_or(0, |count| count.saturating_sub(recorded as u64))
 }
 
-/// Whether a rank stands for nobody, in an implementation that calls communicators so: handles of MPICH have their kind
-/// in the upper bits, contexts of Open MPI are small.
+/// Whether a rank stands for nobody, in an implementation that calls communicators so.
 fn is_nobody(rank: i64, communicator: i64) -> bool {
-    let is_mpich = communicator >= 0x4000_0000;
-    rank == if is_mpich { -1 } else { -2 }
+    rank == if communicator >= HANDLES { -1 } else { -2 }
 }
 
 /// What a rank sends to all ranks of a collective operation, and receives from all, as Score-P counts it: what it sends to

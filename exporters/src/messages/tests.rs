@@ -351,6 +351,34 @@ fn accesses_to_one_rank_that_end_together_have_one_number() {
     assert_eq!(allocated, [true, false, true]);
 }
 
+/// What makes a communicator was not seen to return on one rank, and the next call is not of its old name there.
+#[test]
+fn a_context_is_known_from_the_other_ranks() {
+    let rank = |end: &str, new: &str| {
+        format!(
+            "1 10 {end} communicator_create communicator=0 new_communicator={new}
+             1 30 31 barrier communicator=3"
+        )
+    };
+    let (_folder, set) = job(&[&rank("20", "3"), &rank("-", "?")]);
+    for place in 0..2 {
+        let (kinds, gaps) = kinds(&set, place);
+        assert!(gaps.is_empty(), "{gaps:?}");
+        let MessageKind::Collective(collective) = kinds.last().unwrap().2 else { panic!("{kinds:?}") };
+        assert_ne!(collective.communicator, CommunicatorId::WORLD);
+    }
+}
+
+#[test]
+fn a_message_that_a_probe_has_found_is_known_without_a_status() {
+    let sender = "1 0 1 send peer=1 tag=7 bytes=3 communicator=0";
+    let receiver = "1 2 3 probe peer=-1 tag=-1 communicator=0 request=9 source=0 source_tag=7 received=3
+                    1 4 5 wait request=9 source=? source_tag=? received=?";
+    let (messages, gaps) = matched(&[sender, receiver]);
+    assert!(gaps.is_empty(), "{gaps:?}");
+    assert_eq!(messages.iter().map(|message| (message.tag, message.bytes)).collect::<Vec<_>>(), [(7, Some(3))]);
+}
+
 #[test]
 fn what_does_not_say_its_communicator_is_of_none() {
     let rank = "1 0 1 barrier
