@@ -365,11 +365,16 @@ impl Communicators {
         let old = |making: &Making| {
             self.all[parent.0 as usize].members.iter().position(|member| *member == making.rank).unwrap_or(usize::MAX)
         };
-        let mut order: Vec<(i64, usize, u32)> = match group.iter().all(|making| making.new_rank.is_some()) {
-            true => group.iter().map(|making| (making.new_rank.unwrap_or(0), 0, making.rank)).collect(),
-            // A group that the call passes says more than what is known here.
-            false if group.iter().any(|making| making.call.has(Role::Handle)) => return None,
-            false => {
+        let new_ranks: Vec<i64> = group.iter().filter_map(|making| making.new_rank).collect();
+        // If one is not known, it is the one that is left.
+        let left = (0..group.len() as i64).find(|rank| !new_ranks.contains(rank));
+        // A group that the call passes, or that it may change the order, says more than what is known here.
+        let may_differ = |making: &Making| making.call.has(Role::Handle) && making.call.value(Role::Handle) != Some(0);
+        let mut order: Vec<(i64, usize, u32)> = match group.len() - new_ranks.len() {
+            0 => group.iter().map(|making| (making.new_rank.unwrap_or(0), 0, making.rank)).collect(),
+            1 => group.iter().map(|making| Some((making.new_rank.or(left)?, 0, making.rank))).collect::<Option<_>>()?,
+            _ if self.all[parent.0 as usize].others.is_some() || group.iter().any(may_differ) => return None,
+            _ => {
                 let key = |making: &Making| making.call.value(Role::Key).unwrap_or(0);
                 group.iter().map(|making| (key(making), old(making), making.rank)).collect()
             }

@@ -354,18 +354,20 @@ fn accesses_to_one_rank_that_end_together_have_one_number() {
 /// What makes a communicator was not seen to return on one rank, and the next call is not of its old name there.
 #[test]
 fn a_context_is_known_from_the_other_ranks() {
-    let rank = |end: &str, new: &str| {
+    let rank = |end: &str, new: &str, own: &str| {
         format!(
-            "1 10 {end} communicator_create communicator=0 new_communicator={new}
+            "1 10 {end} communicator_create communicator=0 handle=7 new_communicator={new} new_rank={own}
              1 30 31 barrier communicator=3"
         )
     };
-    let (_folder, set) = job(&[&rank("20", "3"), &rank("-", "?")]);
+    let (_folder, set) = job(&[&rank("20", "3", "1"), &rank("-", "?", "?")]);
     for place in 0..2 {
         let (kinds, gaps) = kinds(&set, place);
         assert!(gaps.is_empty(), "{gaps:?}");
         let MessageKind::Collective(collective) = kinds.last().unwrap().2 else { panic!("{kinds:?}") };
         assert_ne!(collective.communicator, CommunicatorId::WORLD);
+        let messages = set.messages().unwrap();
+        assert_eq!(messages.communicators()[collective.communicator.0 as usize].members, [1, 0]);
     }
 }
 
