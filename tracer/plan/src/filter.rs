@@ -9,7 +9,7 @@ use std::str::FromStr;
 use rtrace_symbolizer::demangle;
 
 use super::selector::SelectedFunction;
-use super::wildcard::Wildcard;
+use super::wildcard::{Wildcard, c_string};
 
 /// Filters larger than this many bytes are refused.
 pub const LARGEST_FILTER: u64 = 16 << 20;
@@ -176,13 +176,15 @@ impl Filter {
 
     /// Whether it leaves a function in. Of one whose source file is not known, that is taken for an empty name.
     pub fn admits(&self, function: &SelectedFunction<'_>) -> bool {
-        let source = function.source.unwrap_or_default();
-        let demangled = OnceCell::new();
+        let source = c_string(function.source.unwrap_or_default());
+        let (mangled, demangled) = (OnceCell::new(), OnceCell::new());
+        let mangled = || mangled.get_or_init(|| function.linker_names().map(c_string).collect::<Vec<_>>());
+        let demangle = |name| c_string(&demangle(name));
         let demangled = || demangled.get_or_init(|| function.linker_names().map(demangle).collect::<Vec<_>>());
-        admitted(&self.files, |rule| rule.pattern.matches(source))
-            && admitted(&self.regions, |rule| match rule.is_mangled {
-                true => function.linker_names().any(|name| rule.pattern.matches(name)),
-                false => demangled().iter().any(|name| rule.pattern.matches(name)),
+        admitted(&self.files, |rule| rule.pattern.matches(&source))
+            && admitted(&self.regions, |rule| {
+                let names = if rule.is_mangled { mangled() } else { demangled() };
+                names.iter().any(|name| rule.pattern.matches(name))
             })
     }
 }
