@@ -87,7 +87,7 @@ pub struct State {
     pub untimed: u64,
     /// Their last minute.
     pub history: History,
-    /// Events, refusals, losses.
+    /// Events, losses.
     pub log: Log,
     /// What is said at the end.
     pub summary: Option<Summary>,
@@ -222,7 +222,7 @@ impl State {
     }
 
     fn define_region(&mut self, region: &Region) {
-        let Region { id, library, exit, size, .. } = *region;
+        let Region { id, library, exit, .. } = *region;
         let (index, cost) = (id.index(), self.cost(region));
         if self.functions.len() <= index {
             self.functions.resize_with(index + 1, || None);
@@ -230,7 +230,7 @@ impl State {
         match &mut self.functions[index] {
             Some(known) => known.name = Arc::from(region.name.as_str()),
             none => {
-                let mut function = Function::new(id, &region.name, library, exit, size);
+                let mut function = Function::new(id, &region.name, library, exit);
                 function.cost = cost;
                 function.waits_for = region.waits_for();
                 let name = Arc::clone(&function.name);

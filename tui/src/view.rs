@@ -12,7 +12,6 @@ pub mod groups;
 pub mod header;
 pub mod help;
 pub mod legend;
-pub mod plan;
 pub mod question;
 pub mod threads;
 pub mod timeline;
@@ -33,7 +32,6 @@ pub fn panels() -> Vec<Box<dyn Panel>> {
         Box::new(threads::ThreadView),
         Box::<timeline::Timeline>::default(),
         Box::<detail::Detail>::default(),
-        Box::<plan::PlanView>::default(),
         Box::<events::Events>::default(),
     ]
 }

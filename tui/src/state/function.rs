@@ -31,8 +31,6 @@ pub struct Function {
     pub waits_for: Option<Wait>,
     /// How its exits are seen.
     pub exit: ExitPolicy,
-    /// Size of its code in bytes.
-    pub size: u64,
     /// What a call costs the program, about, where that is known.
     pub cost: Option<CallCost>,
     /// Its calls. Of those that are nested in another one of them, the time is not in the inclusive time, as far as
@@ -121,7 +119,7 @@ impl Function {
     }
 
     /// A region without calls.
-    pub fn new(region: RegionId, name: &str, library: LibraryId, exit: ExitPolicy, size: u64) -> Function {
+    pub fn new(region: RegionId, name: &str, library: LibraryId, exit: ExitPolicy) -> Function {
         Function {
             region,
             name: Arc::from(name),
@@ -129,7 +127,6 @@ impl Function {
             library,
             waits_for: None,
             exit,
-            size,
             cost: None,
             sums: Sums::default(),
             without_record: WithoutRecord::default(),

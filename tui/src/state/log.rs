@@ -1,4 +1,4 @@
-//! What happened beside the calls: events, refusals, losses.
+//! What happened beside the calls: events, losses.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,43 +7,17 @@ use rtrace_model::{Event, EventKind, LossReason, Summary};
 /// Events that are kept, the newest.
 const MOST_EVENTS: usize = 10_000;
 
-/// Refusals that are kept, the first.
-const MOST_REFUSALS: usize = 100_000;
-
-/// A function that was left out.
-#[derive(Clone, Debug)]
-pub struct Refusal {
-    /// Path of its library.
-    pub library: String,
-    /// Its preferred name.
-    pub function: String,
-    /// Why.
-    pub reason: String,
-}
-
 /// The log of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// Refusals are none of these: there may be thousands.
+    /// In their order.
     pub events: VecDeque<Event>,
-    /// Functions left out.
-    pub refusals: Vec<Refusal>,
-    /// Functions left out, also those that are not kept.
-    pub refused: u64,
     losses: BTreeMap<LossReason, u64>,
 }
 
 impl Log {
     /// Takes in an event.
     pub fn add(&mut self, event: &Event) {
-        if let EventKind::Refused { library, region, reason } = &event.kind {
-            self.refused += 1;
-            if self.refusals.len() < MOST_REFUSALS {
-                let (library, function, reason) = (library.clone(), region.clone(), reason.clone());
-                self.refusals.push(Refusal { library, function, reason });
-            }
-            return;
-        }
         if let EventKind::Loss(loss) = &event.kind {
             *self.losses.entry(loss.reason).or_default() += loss.count;
         }

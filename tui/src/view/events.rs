@@ -180,7 +180,7 @@ fn text(told: &[&Event], state: &State) -> String {
         EventKind::Overwritten { region: Some(region), .. } => {
             format!("{region}: the program wrote over its probe, calls may be missing")
         }
-        EventKind::Refused { region, reason, .. } => format!("{region}: {reason}"),
+        EventKind::Refused { region, reason, .. } => format!("{region} is not probed: {reason}"),
         EventKind::NoValues { region, reason, .. } => format!("{region}: values are not recorded: {reason}"),
         EventKind::Armed => "recording begins".to_owned(),
         EventKind::Disarmed => "recording ends".to_owned(),
