@@ -10,13 +10,13 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 
 use crate::check::entry_sums;
 use crate::cpus::allowed_cpus;
-use crate::kernel_types::SeesWriters;
+use crate::kernel_types::{KernelTypes, SeesWriters};
 use crate::mapped::Mapped;
 use crate::programs::{Shared, put_ring};
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
 use crate::wire::{CountCode, Limit};
 use crate::{Counter, Error, LoadOptions, MAX_COUNTERS, Mechanism, Programs};
-use crate::{arrivals, contexts, fetch, governed, kernel_types, namespace, online_cpus, profile, watch};
+use crate::{arrivals, contexts, fetch, governed, namespace, online_cpus, profile, watch};
 
 impl Programs {
     /// Loads the programs and begins to follow the processes given to [`trace`](Programs::trace).
@@ -29,15 +29,12 @@ impl Programs {
         let cpus = online_cpus()?;
         // The skeleton borrows its storage for as long as it lives; a process loads it a few times.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let types = kernel_types::of_this_kernel();
-        let mut builder = RtraceSkelBuilder::default();
-        if let Some(types) = &types {
-            builder.obj_builder.btf_custom_path(types.path()).map_err(load_error)?;
-        }
+        let types = KernelTypes::of_this_kernel();
+        let builder = RtraceSkelBuilder::default();
         let mut open = builder.open(storage).map_err(load_error)?;
-        let sees_exec_coming = types.as_ref().is_some_and(|types| types.sees_exec_coming) && options.follow_children;
+        let sees_exec_coming = types.sees_exec_coming && options.follow_children;
         select_programs(&mut open, options, sees_exec_coming);
-        let sees_registers = types.as_ref().is_some_and(|types| types.sees_registers);
+        let sees_registers = types.sees_registers;
         open.progs.rt_registers.set_autoload(sees_registers);
         open.progs.rt_registers_again.set_autoload(sees_registers && options.mechanism == Mechanism::Multi);
         if let Some(profile) = &options.profile {
@@ -46,7 +43,7 @@ impl Programs {
         if options.is_governed {
             governed::configure(&mut open).map_err(load_error)?;
         }
-        select_writers(&mut open, types.as_ref().map_or(SeesWriters::Not, |types| types.sees_writers));
+        select_writers(&mut open, types.sees_writers);
         let most_waiting = match options.mechanism {
             Mechanism::Single => 0,
             _ => allowed_cpus()?.len().saturating_sub(1),
