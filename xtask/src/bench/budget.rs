@@ -92,9 +92,13 @@ impl Bench {
         let report = self.tools.report(&[])?;
         let row = report.iter().find(|row| row["function"] == function);
         let row = row.with_context(|| format!("failed to find `{function}` in the report"))?;
-        let figure = |column: &str| row[column].parse::<f64>().with_context(|| format!("failed to read `{column}`"));
+        // What is not known is empty.
+        let figure = |column: &str| match row[column].as_str() {
+            "" => Ok(0.0),
+            figure => figure.parse::<f64>().with_context(|| format!("failed to read `{column}`")),
+        };
         let exact = figure("calls")? + figure("counted")?;
-        Ok(exact + figure("estimated_least")?)
+        Ok(exact + figure("estimated")? - figure("estimated_margin")?)
     }
 }
 
