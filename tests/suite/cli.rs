@@ -270,6 +270,11 @@ fn a_pattern_that_matches_nothing_is_named_with_what_is_near() {
         let output = exe(&["--func", pattern]);
         assert!(stdout(&output).contains(whole) && stderr(&output).is_empty(), "{pattern}: {}", stderr(&output));
     }
+    // What is near in another library is not what was asked for.
+    for (pattern, is_near) in [("lib:exe:raed_all", true), ("lib:libc.so.6:raed_all", false)] {
+        let output = plan(&["--lib", "exe", "--lib", "libc.so.6", "--func", pattern]);
+        assert_eq!(stderr(&output).contains("`read_all`"), is_near, "{}", stderr(&output));
+    }
     let output = exe(&["--func", "no_such_thing_at_all"]);
     assert!(stderr(&output).starts_with("rtrace: no function of `a` matches `no_such_thing_at_all`\n\nhint: "));
     let output = exe(&["--func", "main", "--exclude", "*"]);

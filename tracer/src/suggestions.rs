@@ -120,9 +120,10 @@ fn any(source: &LibrarySource, is_such: impl Fn(&SelectedFunction<'_>) -> bool) 
         || source.exports.refused.iter().any(|refused| is_such(&source.symbol(&refused.name)))
 }
 
-/// The functions of libraries whose names resemble a pattern, as they are selected.
+/// The functions whose names resemble a pattern, as they are selected: of the libraries that the pattern is for.
 fn nearest(selector: &Selector, libraries: &[LibrarySource]) -> Vec<String> {
-    let functions = libraries.iter().flat_map(|source| source.exports.all());
+    let libraries = libraries.iter().filter(|source| selector.is_about(&source.symbol("")));
+    let functions = libraries.flat_map(|source| source.exports.all());
     let symbols =
         |function: &'_ Function| -> Vec<String> { function.symbols.iter().map(|symbol| symbol.name.clone()).collect() };
     resembling(&selector.text(), functions.map(|function| (function.name.as_str(), symbols(function))))

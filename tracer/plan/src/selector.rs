@@ -129,12 +129,15 @@ impl Selector {
                     || (!function.mark.is_empty() && pattern.matches(&[function.name, function.mark].concat()))
             }
             Selector::Source(pattern) => function.source.is_some_and(|source| pattern.matches(source)),
-            Selector::Library(name, library, selector) => {
-                let is_program = function.is_of_program && name == PROGRAM;
-                let is_of_it = is_program || function.library.is_some_and(|name| library.is_match(name));
-                is_of_it && selector.selects(function)
-            }
+            Selector::Library(.., selector) => self.is_about(function) && selector.selects(function),
         }
+    }
+
+    /// Whether it selects functions of the library that this one is of.
+    pub fn is_about(&self, function: &SelectedFunction<'_>) -> bool {
+        let Selector::Library(name, library, _) = self else { return true };
+        let is_program = function.is_of_program && name == PROGRAM;
+        is_program || function.library.is_some_and(|name| library.is_match(name))
     }
 }
 
