@@ -28,7 +28,7 @@ pub struct SelectionArgs {
     #[arg(short = 'l', long = "lib", value_name = "LIB", required = true, value_parser = any_name())]
     pub libraries: Vec<String>,
 
-    /// Trace only matching functions: a name, a glob, a /regex/ or src:FILE; may be repeated
+    /// Trace only matching functions: a name, a glob, a /regex/, src:FILE or lib:LIB:PATTERN; may be repeated
     ///
     /// rtrace matches the pattern against symbols and demangled names. By default it traces all exported functions.
     /// `src:*/solver/*.c` selects functions by the source file of their definition; this takes debug information.
@@ -36,7 +36,7 @@ pub struct SelectionArgs {
     #[arg(long = "func", value_name = "PATTERN")]
     functions: Vec<Selector>,
 
-    /// Do not trace matching functions: a name, a glob, a /regex/ or src:FILE; may be repeated
+    /// Do not trace matching functions: patterns as for --func; may be repeated
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<Selector>,
 
