@@ -347,14 +347,19 @@ static __noinline int fetch_at_entry(struct pt_regs *ctx, const struct rt_hit *h
 	return 0;
 }
 
-/* The call returns: fetches the rest of its values, and adds up what is to be added up. */
-static __noinline int fetch_at_return(struct rt_measured *measured, struct rt_values *values, u32 region)
+/*
+ * The call returns: fetches the rest of its values, and adds up what is to be added up. What it tells of itself is also what
+ * the calls that it made have told: it adds what is more.
+ */
+static __noinline int fetch_at_return(struct rt_measured *measured, struct rt_row *row, u32 region)
 {
 	const struct rt_program *program;
+	struct rt_values *values;
 	u32 i;
 
-	if (!measured || !values)
+	if (!measured || !row)
 		return 0;
+	values = &row->values;
 	program = program_of(region);
 	if (!program)
 		return 0;
@@ -363,18 +368,23 @@ static __noinline int fetch_at_return(struct rt_measured *measured, struct rt_va
 	count_unread(region, measured->unread);
 	for (i = 0; i < RT_SUMS; i++) {
 		const struct rt_sum *sum = &program->sum[i];
+		u64 told, more;
+		u32 counter;
 
 		if (i >= program->sums || values->failed & sum->needs)
 			continue;
-		measured->total[sum->counter % RT_COUNTERS] += values->word[word_at(sum->word)];
-		measured->now[sum->counter % RT_COUNTERS] += values->word[word_at(sum->word)];
+		counter = sum->counter % RT_COUNTERS;
+		told = values->word[word_at(sum->word)];
+		more = told > row->child[counter] ? told - row->child[counter] : 0;
+		measured->total[counter] += more;
+		measured->now[counter] += more;
 	}
 	return 0;
 }
 
-static __always_inline void rt_fetch_rest(struct rt_measured *measured, struct rt_values *values, u32 region)
+static __always_inline void rt_fetch_rest(struct rt_measured *measured, struct rt_row *row, u32 region)
 {
-	fetch_at_return(measured, values, region);
+	fetch_at_return(measured, row, region);
 }
 
 #endif

@@ -15,7 +15,7 @@
 /* Provided by the includer: null if there is no memory for it. */
 static struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create);
 /* A call of the region returns: its values that are known only now. */
-static void rt_fetch_rest(struct rt_measured *measured, struct rt_values *values, u32 region);
+static void rt_fetch_rest(struct rt_measured *measured, struct rt_row *row, u32 region);
 
 /*
  * What a counter has counted between two readings of it. Where it did not run all the time that it

@@ -272,6 +272,8 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 			rt_forget_caller(&call->frame);
 		}
 	}
+	if (rt_words && call->row.values.has && call->row.values.waits)
+		rt_fetch_rest(hit.measured, &call->row, call->frame.region);
 	rt_for_counters(i) {
 		count = hit.measured->now[i] - call->row.start[i];
 		/* As in rt_measure(): an estimate may fall. */
@@ -281,8 +283,6 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 		hit.measured->readings[i].inclusive = count;
 		hit.measured->readings[i].child = call->row.child[i];
 	}
-	if (rt_words && call->row.values.has && call->row.values.waits)
-		rt_fetch_rest(hit.measured, &call->row.values, call->frame.region);
 	if (call->frame.stack == RT_STACK_OWN)
 		rt_share_stack();
 	call->frame.child += call->later;

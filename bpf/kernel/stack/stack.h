@@ -339,7 +339,7 @@ rt_rare int rt_complete_values(u32 index, u32 region)
 		return 0;
 	row = rt_row(&hit, index, 0);
 	if (row)
-		rt_fetch_rest(hit.measured, &row->values, region);
+		rt_fetch_rest(hit.measured, row, region);
 	return 0;
 }
 

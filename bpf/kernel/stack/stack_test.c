@@ -201,10 +201,10 @@ static struct rt_far *rt_far(u32 create)
 	return current->far_made ? &current->far : 0;
 }
 
-static void rt_fetch_rest(struct rt_measured *measured, struct rt_values *values, u32 region)
+static void rt_fetch_rest(struct rt_measured *measured, struct rt_row *row, u32 region)
 {
 	(void)measured, (void)region;
-	values->waits = 0;
+	row->values.waits = 0;
 }
 
 static struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create)

@@ -1,7 +1,7 @@
 //! What calls counted, summed up beside the figures of a report.
 //!
 //! As with times, a row's *inclusive* count is that of its outermost calls, and *exclusive* counts
-//! add up over rows. Derived figures are computed from exclusive counts.
+//! add up over rows. Derived figures are computed from exclusive counts, those of operations from inclusive ones.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ struct CounterSums {
     duration: u64,
     /// Of each metric.
     counts: Vec<Count>,
-    /// The time of the calls that counted operations, with their callees.
+    /// The time of the outermost calls that counted operations, with their callees.
     computing: u64,
 }
 
@@ -58,10 +58,11 @@ impl CounterSums {
         self.counts.get(index).map_or([0; 2], |count| [count.inclusive, count.exclusive])
     }
 
-    fn input(&self, input: Input) -> u64 {
+    /// Operations, and what they are done on, are those of a call with all that it calls.
+    fn input(&self, input: Input, metrics: &[Metric]) -> u64 {
         match input {
             Input::Duration => self.duration,
-            Input::Counter(index) => self.counts(index)[1],
+            Input::Counter(index) => self.counts(index)[usize::from(!is_computation(&metrics[index]))],
             Input::Computing => self.computing,
         }
     }
@@ -83,8 +84,8 @@ impl Counting {
             sums.add(totals.timed(), totals.exclusive, &counts, !caller.is_within(row));
             // The operations of a call are those of all that it calls: so is their time.
             let counted =
-                self.metrics.iter().zip(counts.iter()).any(|(of, count)| of.unit == OPERATION && count.exclusive > 0);
-            if counted {
+                self.metrics.iter().zip(counts.iter()).any(|(of, count)| of.unit == OPERATION && count.inclusive > 0);
+            if counted && !caller.is_within(row) {
                 sums.computing = sums.computing.saturating_add(totals.inclusive);
             }
         }
@@ -157,7 +158,7 @@ impl Counting {
             if !inputs.iter().all(is_known) {
                 return Datum::Absent;
             }
-            let figure = derived.value(inputs.map(|input| sums.input(input)));
+            let figure = derived.value(inputs.map(|input| sums.input(input, &self.metrics)));
             figure.map_or(Datum::Absent, Datum::Ratio)
         }));
         values
@@ -172,7 +173,11 @@ fn rank(tally: Tally) -> u8 {
 /// Whether the sums of a row say nothing: operations and what they are done on come from the arguments of functions that are
 /// known, and others compute, too.
 fn is_unknown(metric: &Metric, sums: [u64; 2]) -> bool {
-    (metric.unit == OPERATION || metric.name == OPERANDS) && sums == [0, 0]
+    is_computation(metric) && sums == [0, 0]
+}
+
+fn is_computation(metric: &Metric) -> bool {
+    metric.unit == OPERATION || metric.name == OPERANDS
 }
 
 /// A sum in its metric's unit.
@@ -347,17 +352,18 @@ mod tests {
         writer.define(&Definition::Metric(metric(0, "flops", "flop", 0))).unwrap();
         writer.define(&Definition::Metric(metric(1, "operand_bytes", "B", 0))).unwrap();
         let reading = |inclusive, child| Reading { inclusive, child };
-        let flops = [(0, 0), (500, 0), (0, 0), (200, 0), (700, 200)].map(|(all, child)| reading(all, child));
-        let bytes = [(0, 0), (50, 0), (0, 0), (40, 0), (90, 40)].map(|(all, child)| reading(all, child));
+        let flops = [(0, 0), (500, 0), (0, 0), (500, 0), (500, 500)].map(|(all, child)| reading(all, child));
+        let bytes = [(0, 0), (50, 0), (0, 0), (50, 0), (50, 50)].map(|(all, child)| reading(all, child));
         let readings = flops.into_iter().zip(bytes).flat_map(|(flops, bytes)| [flops, bytes]).collect();
         writer.calls(&Batch::measured(script(calls), 2, readings)).unwrap();
         writer.finish(&Summary::default()).unwrap();
         let csv = functions(folder.path(), Format::Csv);
         assert_eq!(column(&csv, "function"), ["b", "a", "c"]);
-        // Of 1000 in 100 + 100, and of 200 in 40.
-        assert_eq!(column(&csv, "gigaflops_per_second"), ["", "5.000000", "5.000000"]);
-        assert_eq!(column(&csv, "flops_per_byte"), ["", "10.000000", "5.000000"]);
-        assert_eq!(column(&csv, "operand_bytes_exclusive"), ["", "100", "40"]);
+        // Of 1000 in 100 + 100, and of 500 in 40.
+        assert_eq!(column(&csv, "gigaflops_per_second"), ["", "5.000000", "12.500000"]);
+        assert_eq!(column(&csv, "flops_per_byte"), ["", "10.000000", "10.000000"]);
+        assert_eq!(column(&csv, "operand_bytes_inclusive"), ["", "100", "50"]);
+        assert_eq!(column(&csv, "operand_bytes_exclusive"), ["", "50", "50"]);
     }
 
     #[test]
