@@ -36,6 +36,7 @@ pub mod modules;
 mod mounts;
 mod outline;
 pub mod parts;
+mod perf_map;
 mod rewritten;
 mod segments;
 pub mod select;

@@ -4,11 +4,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use blazesym::symbolize::source::{Elf, Process, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rtrace_model::{Inlined, SourceLine};
 
+use crate::perf_map::PerfMap;
 use crate::{Image, demangle};
 
 /// What is known of a place in code.
@@ -32,15 +34,18 @@ pub struct Lines {
     symbolizer: Symbolizer,
     /// Of files with places that no symbol covers, the exported functions by offset.
     exports: RefCell<HashMap<PathBuf, Vec<(u64, String)>>>,
-}
-
-impl Default for Lines {
-    fn default() -> Lines {
-        Lines { symbolizer: Symbolizer::builder().enable_demangling(false).build(), exports: RefCell::default() }
-    }
+    /// Of processes that have ended, what their compilers have named since then.
+    maps: RefCell<HashMap<u32, PerfMap>>,
+    since: SystemTime,
 }
 
 impl Lines {
+    /// Those of a recording that began then.
+    pub fn since(since: SystemTime) -> Lines {
+        let symbolizer = Symbolizer::builder().enable_demangling(false).build();
+        Lines { symbolizer, exports: RefCell::default(), maps: RefCell::default(), since }
+    }
+
     /// The code at this offset of an ELF file; `None` where nothing is known of it.
     pub fn in_file(&self, path: &Path, offset: u64) -> Option<CodeLine> {
         let input = || Input::FileOffset(offset);
@@ -67,10 +72,19 @@ impl Lines {
     }
 
     /// The code at this address of a running process, where no file is mapped: that of the kernel's vDSO, and what
-    /// a compiler at run time names in `/tmp/perf-PID.map`.
+    /// a compiler at run time names in `/tmp/perf-PID.map`. Of a process that has ended, the map may still be there.
     pub fn in_process(&self, pid: u32, address: u64) -> Option<CodeLine> {
         let source = Source::Process(Process::new(pid.into()));
-        self.symbolizer.symbolize_single(&source, Input::AbsAddr(address)).ok().and_then(line_of)
+        let found = self.symbolizer.symbolize_single(&source, Input::AbsAddr(address)).ok().and_then(line_of);
+        found.or_else(|| self.left_behind(pid, address))
+    }
+
+    fn left_behind(&self, pid: u32, address: u64) -> Option<CodeLine> {
+        let mut maps = self.maps.borrow_mut();
+        let map = maps.entry(pid).or_insert_with(|| PerfMap::of_ended(pid, self.since));
+        let (start, name) = map.at(address)?;
+        let function = demangle::demangle(name);
+        Some(CodeLine { function, function_offset: address - start, ..CodeLine::default() })
     }
 }
 
@@ -119,7 +133,7 @@ mod tests {
         let (first, last) = (of("first"), of("last"));
         let hidden = first.file_offset + first.size + 1;
         assert!(hidden < last.file_offset, "the compiler has left out the function in the middle");
-        let lines = Lines::default();
+        let lines = Lines::since(SystemTime::now());
         assert_eq!(lines.in_file(&path, hidden), None);
         assert_eq!(lines.nearest(&path, hidden), Some(("first".to_owned(), first.size + 1)));
         assert_eq!(lines.nearest(&path, last.file_offset), Some(("last".to_owned(), 0)));

@@ -14,6 +14,7 @@ mod setup;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
+use std::time::SystemTime;
 
 use anyhow::Context as _;
 use rtrace_bpf::Programs;
@@ -94,6 +95,7 @@ fn record_guarded(
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
     let Extras { late_loads, mut samplers, sinks } = extras;
+    let began = SystemTime::now();
     let of_calls = setup.counters.metrics.iter().chain(setup.watches.metrics());
     let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();
     let next_metric = MetricId(u32::try_from(metrics.len()).expect("metrics are few"));
@@ -255,7 +257,7 @@ fn record_guarded(
     let lacks_children = *lacks_children && untraced_children > 0;
     let summary = Summary { return_sites: return_summary, untraced_children, lacks_children, ..drained };
     let summary = announcements.summarized(summary);
-    let lines = Lines::default();
+    let lines = Lines::since(began);
     pipeline.send(Item::Define(call_sites.named(&lines)));
     pipeline.send(Item::Define(announcements.located(&calls, &lines)));
     pipeline.finish(summary.clone())?;
