@@ -4,6 +4,9 @@
 //! again, which is counted.
 
 use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,6 +46,8 @@ enum Deed {
 pub struct ActionOutcome {
     /// How often it was done.
     pub done: u64,
+    /// How often its command ended with an error, as far as it has ended.
+    pub failed: u64,
     /// How often it was not, as its command still ran.
     pub skipped: u64,
     /// Moments of all actions that came faster than rtrace took them.
@@ -77,7 +82,18 @@ impl RegionAction {
 
     /// What it is for, as it was asked for.
     pub fn text(&self) -> String {
-        format!("{}:{}", self.function.text(), if self.moment == ENTER { "enter" } else { "leave" })
+        format!("{}:{}", self.pattern(), if self.moment == ENTER { "enter" } else { "leave" })
+    }
+
+    /// Whether it is for this function, by any of its names.
+    pub fn is_about(&self, region: &Region) -> bool {
+        let mut names = [&region.name].into_iter().chain(region.symbols.iter().map(|name| &name.symbol));
+        names.any(|name| self.function.matches(name))
+    }
+
+    /// The functions that it is for, as they were asked for.
+    pub fn pattern(&self) -> String {
+        self.function.text()
     }
 
     /// What came of it so far.
@@ -85,18 +101,27 @@ impl RegionAction {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether its command still runs; one that has ended is done with.
+    fn still_runs(&self, running: &mut Option<Child>) -> bool {
+        let Some(Ok(ended)) = running.as_mut().map(Child::try_wait) else { return false };
+        let Some(status) = ended else { return true };
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).failed += u64::from(!status.success());
+        *running = None;
+        false
+    }
+
     /// Does it; `running`: its command's process.
     fn act(&self, region: &Region, moment: &MomentRecord, user: Option<&User>, running: &mut Option<Child>) {
-        let still_runs = running.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
         let acted = match &self.what {
-            Deed::Run(_) if still_runs => None,
+            Deed::Run(_) if self.still_runs(running) => None,
             Deed::Run(command) => {
                 let mut shell = user::shell(command, user);
                 shell.stdin(Stdio::null()).env("RTRACE_FUNCTION", &region.name);
                 shell.env("RTRACE_PID", moment.pid.to_string()).env("RTRACE_TID", moment.tid.to_string());
-                Some(shell.spawn().map(|child| *running = Some(child)))
+                // A command is not ahead of the program: only what starts it is.
+                Some(host::usually(|| shell.spawn()).map(|child| *running = Some(child)))
             }
-            Deed::Write { file, text } => Some(std::fs::write(file, text)),
+            Deed::Write { file, text } => Some(write(file, text)),
         };
         let delay = host::now().0.saturating_sub(moment.time);
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,6 +136,13 @@ impl RegionAction {
             }
         }
     }
+}
+
+/// Writes to a file; a pipe that nobody reads is an error, and no reason to wait.
+fn write(file: &str, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK);
+    options.open(file)?.write_all(text.as_bytes())
 }
 
 /// The actions of a recording.
@@ -134,7 +166,7 @@ impl<'a> Actions<'a> {
     /// There is no room for more.
     pub fn choose(&self, regions: &[Region]) -> Result<(), Error> {
         for region in regions {
-            let is_meant = |&place: &usize| self.actions[place].function.matches(&region.name);
+            let is_meant = |&place: &usize| self.actions[place].is_about(region);
             let places: Vec<usize> = (0..self.actions.len()).filter(is_meant).collect();
             let moments = places.iter().fold(0, |moments, &place| moments | self.actions[place].moment);
             if moments != 0 {
@@ -169,7 +201,9 @@ impl<'a> Actions<'a> {
             action.outcome.lock().unwrap_or_else(PoisonError::into_inner).missed = missed;
         }
         // Who was started last may end by itself.
-        running.into_iter().flatten().for_each(|mut child| drop(child.try_wait()));
+        for (action, child) in self.actions.iter().zip(&mut running) {
+            action.still_runs(child);
+        }
         Ok(())
     }
 }

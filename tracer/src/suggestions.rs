@@ -6,6 +6,7 @@ use rtrace_model::{escape, names};
 use rtrace_plan::{LibrarySource, Plan, PlanOptions, SelectedFunction, Selector};
 use rtrace_symbolizer::{Function, select};
 
+use crate::actions::RegionAction;
 use crate::flight::Trigger;
 use crate::target::Target;
 
@@ -23,10 +24,10 @@ pub enum Error {
         /// Names that resemble it.
         near: Vec<String>,
     },
-    /// No function that is traced has the name by which a trigger asks for it.
-    #[error("no traced function matches the trigger {triggers}")]
+    /// No function that is traced has the name by which a trigger or an action asks for it.
+    #[error("no traced function matches {triggers}")]
     NoTrigger {
-        /// The triggers, for people.
+        /// The triggers, or the action, for people.
         triggers: String,
         /// Names that resemble theirs.
         near: Vec<String>,
@@ -176,7 +177,20 @@ pub fn check_triggers(plan: &Plan, triggers: &[Trigger]) -> Result<(), Error> {
     let functions = || regions().map(|region| (region.name.as_str(), Vec::new()));
     let near = triggers.iter().flat_map(|trigger| resembling(trigger.function(), functions())).collect();
     let texts: Vec<String> = triggers.iter().map(|trigger| format!("`{}`", escape(trigger.text()))).collect();
-    Err(Error::NoTrigger { triggers: texts.join(" or "), near })
+    Err(Error::NoTrigger { triggers: format!("the trigger {}", texts.join(" or ")), near })
+}
+
+/// Refuses actions that can never be done.
+///
+/// # Errors
+/// No function that is planned is meant by one of them.
+pub fn check_actions(plan: &Plan, actions: &[RegionAction]) -> Result<(), Error> {
+    let regions = || plan.libraries.iter().flat_map(|library| &library.regions).map(|planned| &planned.region);
+    let Some(action) = actions.iter().find(|action| !regions().any(|region| action.is_about(region))) else {
+        return Ok(());
+    };
+    let near = resembling(&action.pattern(), regions().map(|region| (region.name.as_str(), Vec::new())));
+    Err(Error::NoTrigger { triggers: format!("`--on {}`", escape(&action.text())), near })
 }
 
 /// Names that are worth reading.

@@ -237,3 +237,23 @@ fn a_trigger_that_no_call_can_meet_is_refused() {
     assert!(output.stdout.is_empty(), "it has run");
     assert!(record("work").status.success());
 }
+
+#[test]
+fn actions_say_what_came_of_them_and_never_wait() {
+    let Some(_turn) = Turn::take() else { return };
+    let commands = "gcc -O1 -shared -fPIC -o libw.so w.c; gcc -o m m.c ./libw.so; mkfifo pipe";
+    let folder = built(&[("w.c", WORK), ("m.c", &NINE.replace("work(i); }", "work(i); usleep(50000); }"))], commands);
+    let record =
+        |on: &str| shell(folder.path(), &format!("$R run --no-tui --lib ./libw.so {on} -o t -- ./m; rm -rf t; cat ni"));
+    // A pipe that nobody reads, a command that fails, and one that is no more urgent than the program.
+    let output = record("--on work:enter '>pipe x' --on work:leave 'exit 3' --on 'w*:enter' 'ps -o ni= -p $$ >ni'");
+    let told = said(&output);
+    assert!(told.contains("--on work:enter: acted 0 times; failed: "), "{told}");
+    assert!(told.contains("; ") && told.contains(" ended with an error"), "{told}");
+    let usual = shell(folder.path(), "ps -o ni= -p $$");
+    assert_eq!(output.stdout.trim_ascii(), usual.stdout.trim_ascii());
+    let output = record("--on wrok:enter true");
+    assert!(
+        said(&output).starts_with("rtrace: no traced function matches `--on wrok:enter`\n\nhint: did you mean `work`?")
+    );
+}

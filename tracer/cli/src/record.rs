@@ -77,6 +77,7 @@ pub fn record(
     ready.check().with_context(|| format!("failed to trace {}", show.target))?;
     if ready.awaited().is_empty() {
         suggestions::check_triggers(ready.plan(), &show.keep.triggers)?;
+        suggestions::check_actions(ready.plan(), &ready.options().actions)?;
     }
     if let Some(reason) = ready.no_stubs() {
         tell!("{reason}");
@@ -191,7 +192,6 @@ fn say_what_is_untimed(plan: &Plan) {
     }
 }
 
-/// A sink that fails has kept what it wrote.
 /// Says what came of an action, and how long after the moment it was done.
 fn say_outcome(action: &RegionAction) {
     let mut outcome = action.outcome();
@@ -201,12 +201,18 @@ fn say_outcome(action: &RegionAction) {
         format!(", {} us after it (median; 99 %: {} us)", grouped(median / 1000), grouped(most / 1000))
     });
     let some = |count: u64, what: &str| if count > 0 { format!("; {} {what}", grouped(count)) } else { String::new() };
+    let failed = some(outcome.failed, "ended with an error");
     let skipped = some(outcome.skipped, "skipped, as the command still ran");
     let missed = some(outcome.missed, "moments missed, as they came too fast");
     let error = outcome.error.map_or_else(String::new, |error| format!("; failed: {error}"));
-    tell!("--on {}: acted {}{delay}{skipped}{missed}{error}", escape(&action.text()), counted(outcome.done, "time"));
+    tell!(
+        "--on {}: acted {}{delay}{failed}{skipped}{missed}{error}",
+        escape(&action.text()),
+        counted(outcome.done, "time")
+    );
 }
 
+/// A sink that fails has kept what it wrote.
 fn explain(error: anyhow::Error) -> anyhow::Error {
     if error.is::<SinkError>() {
         let hint = "what was written so far is readable; free some disk space, raise `ulimit -f`, or choose another directory with --output DIR";
