@@ -167,6 +167,14 @@ fn a_plan_without_a_library_that_was_asked_for_fails() {
     let output = rtrace(&["plan", "--lib", "libnowhere.so", "--", "sh", "-c", "true"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no library `libnowhere.so` is found"), "{}", stderr(&output));
+    let chrooted = ["chroot", "/nonexistent", "/prog"];
+    for library in ["libnowhere.so", "/lib/libnowhere.so"] {
+        let output = rtrace(&[&["plan", "--lib", library, "--"], &chrooted[..]].concat());
+        assert!(stderr(&output).contains(&format!("no library `{library}` is found")), "{}", stderr(&output));
+    }
+    // It starts nothing, and loads no plug-ins.
+    let output = rtrace(&["plan", "--lib", "libnowhere.so", "--", "true"]);
+    assert!(stderr(&output).contains("failed to find library `libnowhere.so`"), "{}", stderr(&output));
     let output = rtrace(&["plan", "--lib", "libc.so.6", "--func", "nowhere_to_be_found", "--", "true"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("only exported functions are traced"), "{}", stderr(&output));

@@ -48,8 +48,14 @@ impl Silence {
         let (paths, others) = (self.mapped.paths(), self.mapped.unrecorded());
         for name in &self.awaited {
             if let Some(path) = paths.iter().find(|path| select::names(name, path, || soname(path))) {
-                let word = shell_quote(path);
-                tell!("{name} was loaded from {}: `--lib {word}` traces it from its first call", path.display());
+                let (word, shown) = (shell_quote(path), path.display());
+                if path.exists() {
+                    tell!("{name} was loaded from {shown}: `--lib {word}` traces it from its first call");
+                } else {
+                    tell!(
+                        "{name} was loaded from {shown} in another root folder: named by its path from here, it is traced from its first call"
+                    );
+                }
             }
         }
         if summary.calls + summary.counted == 0 && summary.is_complete() {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,25 @@ const LARGE_PAGES: &str = "--use-largepages";
 
 /// The word that names the program itself instead of a library.
 pub(crate) const EXECUTABLE: &str = "exe";
+
+/// Functions by which a program loads a library or starts another program.
+const OPENERS: [&str; 15] = [
+    "dlopen",
+    "dlmopen",
+    "execl",
+    "execle",
+    "execlp",
+    "execv",
+    "execve",
+    "execveat",
+    "execvp",
+    "execvpe",
+    "fexecve",
+    "popen",
+    "posix_spawn",
+    "posix_spawnp",
+    "system",
+];
 
 /// What is to be traced.
 #[derive(Default)]
@@ -401,14 +420,22 @@ pub fn of_command(command: &[OsString], wanted: LibraryChoice<'_>) -> Result<Tar
     for pattern in wanted.patterns {
         let found = match pattern.as_str() {
             EXECUTABLE => executables.last().cloned().into_iter().collect(),
-            _ => linker::find(pattern, &executables, &environment)?,
+            _ => match linker::find(pattern, &executables, &environment) {
+                // In another root folder it may be there.
+                Err(rtrace_symbolizer::Error::Read { source, .. })
+                    if pattern.starts_with('/') && source.kind() == ErrorKind::NotFound =>
+                {
+                    Vec::new()
+                }
+                found => found?,
+            },
         };
         if found.is_empty() {
             let candidates = linker::candidates(&executables, &environment);
             let names: Vec<&str> = candidates.iter().filter_map(|path| path.file_name()?.to_str()).collect();
             let near = select::near_names(pattern, &names);
-            let may_come = !pattern.contains('/') && pattern != EXECUTABLE;
-            if may_come && starts_others(command, &executables, &environment) {
+            let may_come = pattern != EXECUTABLE && (!pattern.contains('/') || pattern.starts_with('/'));
+            if may_come && may_load_more(&executables, &environment) {
                 let near = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
                 remarks
                     .push(format!("no library `{pattern}` is found before a program loads it: waiting for one{near}"));
@@ -448,13 +475,16 @@ pub fn of_command(command: &[OsString], wanted: LibraryChoice<'_>) -> Result<Tar
     Ok(Target { libraries, files: loaded, awaited, remarks })
 }
 
-/// Whether a command starts other programs, of which nobody knows what they load: a script, a shell, a launcher.
-fn starts_others(command: &[OsString], executables: &[PathBuf], environment: &Environment) -> bool {
-    let is_program = |word: &OsString| {
-        !word.as_bytes().starts_with(b"-") && linker::resolve_command(word, environment.path.as_deref()).is_ok()
+/// Whether a command may load what nobody knows before it does: scripts start other programs, and so does a program that
+/// calls one of these functions, or calls nothing that we know because it is static.
+fn may_load_more(executables: &[PathBuf], environment: &Environment) -> bool {
+    let loads_more = |path: &PathBuf| {
+        let image = Image::open_outline(path);
+        image.is_ok_and(|image| image.imports().iter().any(|name| OPENERS.contains(name)))
     };
-    let is_told = |word: &OsString| word == "-c";
-    executables.len() > 1 || command.iter().skip(1).any(|word| is_told(word) || is_program(word))
+    let [program] = executables else { return true };
+    let is_static = Image::open_outline(program).is_ok_and(|image| image.interpreter().is_none());
+    is_static || linker::closure(program, environment).is_ok_and(|files| files.iter().any(loads_more))
 }
 
 /// Whether a node that a command starts moves its code to huge pages; `options`: those that it has from the environment.
