@@ -85,9 +85,19 @@ pub(super) struct Communicators {
 }
 
 /// What each process calls something, from when on.
-type HandleNames<T> = HashMap<(ProcessKey, i64), Vec<(Timestamp, Option<T>)>>;
+type HandleNames<T> = HashMap<(ProcessKey, i64), Vec<(Timestamp, Named<T>)>>;
 
-/// A call that makes a communicator.
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named<T> {
+    One(T),
+    /// Nothing that is known.
+    Other,
+    /// What it stood for, or something else.
+    Any,
+}
+
+/// A call that makes a communicator, or frees it.
 struct Making {
     process: ProcessKey,
     rank: u32,
@@ -140,7 +150,12 @@ impl Communicators {
                     communicators.ranks.entry(process).or_insert(rank);
                 }
                 match call.event {
-                    event if names(event) => own_ranks.push((process, call)),
+                    event if names(event) => {
+                        if event == FunctionEvent::CommunicatorFree {
+                            found.push((process, call.clone()));
+                        }
+                        own_ranks.push((process, call));
+                    }
                     event if makes(event) && !call.has_failed() => found.push((process, call)),
                     _ => {}
                 }
@@ -203,12 +218,24 @@ impl Communicators {
         if SELVES.contains(&called) {
             return self.selves.get(&process).copied();
         }
-        named(&self.names, process, called, time)
+        match named(&self.names, process, called, time) {
+            Named::One(id) => Some(id),
+            Named::Other | Named::Any => None,
+        }
+    }
+
+    /// Whether a process called so what is none of those that it has other names for.
+    pub(super) fn is_elsewhere(&self, process: ProcessKey, called: i64, time: Timestamp) -> bool {
+        let is_fixed = WORLDS.contains(&called) || SELVES.contains(&called);
+        !is_fixed && named(&self.names, process, called, time) == Named::Other
     }
 
     /// The window that a process called so at that time.
     pub(super) fn find_window(&self, process: ProcessKey, called: i64, time: Timestamp) -> Option<WindowId> {
-        named(&self.window_names, process, called, time)
+        match named(&self.window_names, process, called, time) {
+            Named::One(id) => Some(id),
+            Named::Other | Named::Any => None,
+        }
     }
 
     /// Whether a call of this function means all ranks.
@@ -247,6 +274,10 @@ impl Communicators {
             for (&process, queue) in &mut queues {
                 let next = if busy.contains(&process) { None } else { queue.pop_front() };
                 let Some(making) = next else { continue };
+                if self.has_freed(&making) {
+                    touched.push(None);
+                    continue;
+                }
                 let called = making.call.value(Role::Communicator);
                 let Some(parent) = called.and_then(|called| self.find(process, called, making.call.at.start)) else {
                     self.name(&making, None);
@@ -273,7 +304,9 @@ impl Communicators {
         }
         let open = sides.into_iter().flat_map(|side: CommunicatorSide| side.makings);
         for making in queues.into_values().flatten().chain(waiting.into_values().flatten()).chain(open) {
-            self.name(&making, None);
+            if !self.has_freed(&making) {
+                self.name(&making, None);
+            }
         }
     }
 
@@ -293,7 +326,8 @@ impl Communicators {
                 })
             });
             if let Some((window, end)) = call.value(Role::NewHandle).zip(call.at.end) {
-                self.window_names.entry((process, window)).or_default().push((end, id));
+                let named = id.map_or(Named::Other, Named::One);
+                self.window_names.entry((process, window)).or_default().push((end, named));
             }
         }
     }
@@ -395,14 +429,26 @@ impl Communicators {
         Some((own, other, making.call.value(Role::Tag)?))
     }
 
+    /// Whether a call frees a communicator, whose name may stand for another one from then on.
+    fn has_freed(&mut self, making: &Making) -> bool {
+        let is_free = making.call.event == FunctionEvent::CommunicatorFree;
+        if let Some(called) = making.call.value(Role::Communicator).filter(|_| is_free) {
+            self.names.entry((making.process, called)).or_default().push((making.call.at.start, Named::Other));
+        }
+        is_free
+    }
+
     /// What a call made has its name from its return on. Where the name is not known, any may be it.
     fn name(&mut self, making: &Making, id: Option<CommunicatorId>) {
         let process = making.process;
         match making.new_name {
-            Some((called, since)) => self.names.entry((process, called)).or_default().push((since, id)),
+            Some((called, since)) => {
+                let named = id.map_or(Named::Other, Named::One);
+                self.names.entry((process, called)).or_default().push((since, named));
+            }
             None => {
                 let of_process = self.names.iter_mut().filter(|((of, _), _)| *of == process);
-                of_process.for_each(|(_, names)| names.push((making.call.at.start, None)));
+                of_process.for_each(|(_, names)| names.push((making.call.at.start, Named::Any)));
             }
         }
     }
@@ -417,9 +463,9 @@ struct CommunicatorSide {
     makings: Vec<Making>,
 }
 
-fn named<T: Copy>(names: &HandleNames<T>, process: ProcessKey, called: i64, time: Timestamp) -> Option<T> {
-    let names = names.get(&(process, called))?;
-    names[..names.partition_point(|(from, _)| *from <= time)].last()?.1
+fn named<T: Copy>(names: &HandleNames<T>, process: ProcessKey, called: i64, time: Timestamp) -> Named<T> {
+    let names = names.get(&(process, called)).map_or(&[][..], Vec::as_slice);
+    names[..names.partition_point(|(from, _)| *from <= time)].last().map_or(Named::Other, |&(_, named)| named)
 }
 
 /// Adds the ranks in new communicators that the program asks for, where what made them does not say it. The calls that

@@ -230,6 +230,8 @@ pub struct MessageGaps {
     pub unknown_receives: u64,
     /// Collective operations, and accesses to memory, of which the communicator or the target is not known.
     pub unknown_others: u64,
+    /// Calls on communicators whose members are not known: no message on another one is one of theirs.
+    pub unknown_communicators: u64,
     /// Requests whose end was not seen: their calls were not timed, or had more requests than are recorded.
     pub unseen_ends: u64,
     /// Ends of requests whose begin was not seen.
@@ -250,7 +252,7 @@ impl MessageGaps {
 
     /// The sum of all.
     pub fn total(&self) -> u64 {
-        let unknown = self.unknown_sends + self.unknown_receives + self.unknown_others;
+        let unknown = self.unknown_sends + self.unknown_receives + self.unknown_others + self.unknown_communicators;
         let unmatched = self.unordered + self.unmatched_sends + self.unmatched_receives;
         unknown + self.unseen_ends + self.unseen_begins + unmatched
     }
@@ -260,6 +262,7 @@ impl MessageGaps {
         self.unknown_sends += other.unknown_sends;
         self.unknown_receives += other.unknown_receives;
         self.unknown_others += other.unknown_others;
+        self.unknown_communicators += other.unknown_communicators;
         self.unseen_ends += other.unseen_ends;
         self.unseen_begins += other.unseen_begins;
         self.unordered += other.unordered;

@@ -58,6 +58,9 @@ pub(super) enum Other {
     Known(Transfer),
     /// There is none: nothing is sent.
     Nobody,
+    /// It is in a communicator whose members are not known.
+    Elsewhere,
+    /// It may be any.
     Unknown,
 }
 
@@ -153,6 +156,7 @@ impl Recorder<'_> {
             Other::Known(transfer) if status.is_none() => self.put(call.at, false, MessageKind::Send(transfer)),
             Other::Known(transfer) => self.put(call.at, true, MessageKind::Recv(transfer)),
             Other::Nobody => {}
+            Other::Elsewhere => self.gaps.unknown_communicators += 1,
             Other::Unknown if status.is_none() => self.gaps.unknown_sends += 1,
             Other::Unknown => self.gaps.unknown_receives += 1,
         }
@@ -205,12 +209,20 @@ impl Recorder<'_> {
             Begun::Collective(collective) => MessageKind::CollectiveRequest { collective, request: number },
             Begun::Recv(asked) => match self.other(process, asked, Some(ReceivedStatus::default())) {
                 Other::Nobody => return None,
+                Other::Elsewhere => {
+                    self.gaps.unknown_communicators += 1;
+                    return None;
+                }
                 Other::Known(transfer) => MessageKind::IrecvRequest { request: number, asked: Some(transfer) },
                 Other::Unknown => MessageKind::IrecvRequest { request: number, asked: None },
             },
             Begun::Send(asked) => match self.other(process, asked, None) {
                 Other::Known(transfer) => MessageKind::Isend { transfer, request: number },
                 Other::Nobody => return None,
+                Other::Elsewhere => {
+                    self.gaps.unknown_communicators += 1;
+                    return None;
+                }
                 Other::Unknown => {
                     self.gaps.unknown_sends += 1;
                     return None;
@@ -313,7 +325,7 @@ impl Recorder<'_> {
                 }
                 // A receive that was undone has no source.
                 _ if ended.is_cancelled => self.put(call.at, true, MessageKind::IrecvCancelled { request }),
-                Other::Nobody => {}
+                Other::Nobody | Other::Elsewhere => {}
                 Other::Unknown => self.gaps.unknown_receives += 1,
             },
         }
@@ -327,6 +339,9 @@ impl Recorder<'_> {
         let is_nobody = |peer| is_nobody(peer, called) || (status.is_none() && peer < 0);
         if is_nobody(peer) || asked.peer.is_some_and(is_nobody) {
             return Other::Nobody;
+        }
+        if self.communicators.is_elsewhere(process, called, time) {
+            return Other::Elsewhere;
         }
         let size = match (status, of_status.bytes, asked.bytes) {
             (Some(_), Some(bytes), _) | (None, _, Some(bytes)) => Size::Exact(bytes),
@@ -354,7 +369,11 @@ impl Recorder<'_> {
         // Without communicators, some ranks may do it among themselves.
         let is_all = call.unsigned(Role::Count).is_none_or(|ranks| ranks == u64::from(self.communicators.size()));
         let Some(communicator) = communicator.filter(|_| window != Some(WindowId::WORLD) || is_all) else {
-            self.gaps.unknown_others += 1;
+            let called = call.value(Role::Communicator);
+            match called.is_some_and(|called| self.communicators.is_elsewhere(process, called, call.at.start)) {
+                true => self.gaps.unknown_communicators += 1,
+                false => self.gaps.unknown_others += 1,
+            }
             return;
         };
         let root = call.value(Role::Root).and_then(|root| self.communicators.peer(process, communicator, root));

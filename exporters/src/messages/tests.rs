@@ -211,7 +211,7 @@ fn what_is_not_known_of_requests_is_counted() {
     ] {
         let (_folder, set) = job(&[text]);
         let (_, gaps) = kinds(&set, 0);
-        assert_eq!([gaps.unknown_sends, gaps.unseen_ends, gaps.unseen_begins], expected, "{text}");
+        assert_eq!([gaps.unknown_communicators, gaps.unseen_ends, gaps.unseen_begins], expected, "{text}");
     }
 }
 
@@ -369,6 +369,29 @@ fn a_context_is_known_from_the_other_ranks() {
         let messages = set.messages().unwrap();
         assert_eq!(messages.communicators()[collective.communicator.0 as usize].members, [1, 0]);
     }
+}
+
+/// What makes the communicator that has its name afterwards is not on record.
+#[test]
+fn a_communicator_that_was_freed_is_not_the_next_of_its_name() {
+    let of = |calls: &str| {
+        let made = "1 0 1 communicator_create communicator=0 new_communicator=4 new_rank=0";
+        let made = if calls.contains("peer=0") { made.replace("new_rank=0", "new_rank=1") } else { made.to_owned() };
+        format!("{made}\n{calls}")
+    };
+    let sender = of("1 2 3 send peer=1 tag=7 bytes=3 communicator=4
+                     1 4 5 communicator_free communicator=4
+                     1 6 7 send peer=1 tag=7 bytes=4 communicator=4
+                     1 8 9 barrier communicator=4
+                     1 10 11 send peer=1 tag=7 bytes=5 communicator=0");
+    let receiver = of("1 2 3 recv peer=0 tag=7 bytes=3 communicator=4 source=0 source_tag=7 received=3
+                       1 4 5 communicator_free communicator=4
+                       1 6 7 recv peer=0 tag=7 bytes=4 communicator=4 source=0 source_tag=7 received=4
+                       1 8 9 barrier communicator=4
+                       1 10 11 recv peer=0 tag=7 bytes=5 communicator=0 source=0 source_tag=7 received=5");
+    let (messages, gaps) = matched(&[&sender, &receiver]);
+    assert_eq!(messages.iter().map(|message| message.bytes).collect::<Vec<_>>(), [Some(3), Some(5)]);
+    assert_eq!((gaps.unknown_communicators, gaps.total()), (4, 4));
 }
 
 #[test]

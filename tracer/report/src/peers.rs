@@ -142,6 +142,7 @@ impl Peers {
         let sizeless = self.sums.values().map(|sums| sums.sizeless).sum();
         let said: Vec<String> = [
             (self.gaps.unknown_sends + self.gaps.unknown_receives, "call", "of which the peer is not known"),
+            (self.gaps.unknown_communicators, "call", "on communicators whose members are not known"),
             (self.gaps.unseen_ends + self.gaps.unseen_begins, "request", "of which the begin or the end was not seen"),
             (
                 self.gaps.unordered,
