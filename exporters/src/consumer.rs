@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use rtrace_model::{Batch, Definition, Header, Sink, SinkError, Summary, counted};
+use rtrace_model::{Batch, Header, Item, Sink, SinkError, counted};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::stream::{StreamEncoder, Writer};
@@ -161,10 +161,8 @@ impl Consumer {
         // It may have ended just now.
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
-}
 
-impl Sink for Consumer {
-    fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
+    fn start_feed(&mut self, header: &Header) {
         let encoder = StreamEncoder::new(header);
         let (queue, batches) = channel();
         let input = self.input.take().expect("a recording begins once");
@@ -173,23 +171,21 @@ impl Sink for Consumer {
         self.writer = Some(std::thread::spawn(move || feed.run(input, &batches)));
         self.queue = Some(queue);
         self.encoder = Some(encoder);
-        Ok(())
     }
+}
 
-    fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
-        if let Some(encoder) = &mut self.encoder {
-            encoder.define(definition);
+impl Sink for Consumer {
+    fn take(&mut self, item: &Item) -> Result<(), SinkError> {
+        match item {
+            Item::Begin(header) => self.start_feed(header),
+            Item::Define(definitions) => {
+                let encoder = self.encoder.iter_mut();
+                encoder.for_each(|encoder| definitions.iter().for_each(|definition| encoder.define(definition)));
+            }
+            Item::Calls(batch) => self.enqueue(batch),
+            Item::Finish(_) => self.close(),
+            _ => {}
         }
-        Ok(())
-    }
-
-    fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        self.enqueue(batch);
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Summary) -> Result<(), SinkError> {
-        self.close();
         Ok(())
     }
 }
@@ -271,7 +267,7 @@ impl Delivery {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{Call, LocationId, Timestamp};
+    use rtrace_model::{Call, LocationId, Summary, Timestamp};
 
     use super::*;
 

@@ -13,7 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rtrace_model::{Batch, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary};
+use rtrace_model::{Item, Sink, SinkError};
 
 use self::figures::Figures;
 use self::server::Server;
@@ -44,10 +44,6 @@ impl OpenMetrics {
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
-
-    fn figures(&self) -> MutexGuard<'_, Figures> {
-        lock(&self.figures)
-    }
 }
 
 fn lock(figures: &Mutex<Figures>) -> MutexGuard<'_, Figures> {
@@ -55,42 +51,8 @@ fn lock(figures: &Mutex<Figures>) -> MutexGuard<'_, Figures> {
 }
 
 impl Sink for OpenMetrics {
-    fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
-        self.figures().begin(header);
-        Ok(())
-    }
-
-    fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
-        self.figures().define(definition);
-        Ok(())
-    }
-
-    fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        self.figures().calls(batch);
-        Ok(())
-    }
-
-    fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
-        self.figures().profile(paths);
-        Ok(())
-    }
-
-    fn estimates(&mut self, estimates: &[Estimate]) -> Result<(), SinkError> {
-        self.figures().estimates(estimates);
-        Ok(())
-    }
-
-    fn samples(&mut self, samples: &[Sample]) -> Result<(), SinkError> {
-        self.figures().samples(samples);
-        Ok(())
-    }
-
-    fn event(&mut self, event: &Event) -> Result<(), SinkError> {
-        self.figures().event(&event.kind);
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Summary) -> Result<(), SinkError> {
+    fn take(&mut self, item: &Item) -> Result<(), SinkError> {
+        lock(&self.figures).take(item);
         Ok(())
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rtrace_model::{
     Batch, Call, CallSite, CallSiteId, Context, ContextId, CpuSamples, Definition, Estimate, Event, FoldedPath, Header,
-    Library, LibraryId, Location, LocationId, Metric, MetricId, PathId, PathProfile, Process, Region, RegionId, Sample,
-    Sink, SinkError, Summary, Timestamp, ValueBatch, ValueColumn,
+    Item, Library, LibraryId, Location, LocationId, Metric, MetricId, PathId, PathProfile, Process, Region, RegionId,
+    Sample, Sink, SinkError, Summary, Timestamp, ValueBatch, ValueColumn,
 };
 
 use crate::directory::{Directory, Lock};
@@ -221,35 +221,46 @@ impl TraceWriter {
         self.values.get_mut(&batch.region).map_or(Ok(()), |values| values.push(batch))
     }
 
-    fn named<T>(&mut self, result: Result<T, Error>) -> Result<T, SinkError> {
-        if let Err(error) = &result {
-            self.give_up(error);
+    fn write(&mut self, item: &Item) -> Result<(), Error> {
+        match item {
+            Item::Begin(header) => return self.open(header),
+            Item::Define(definitions) => definitions.iter().for_each(|definition| self.put(definition)),
+            Item::Calls(batch) => {
+                self.taken += batch.len() as u64;
+                self.push_calls(batch)?;
+                if self.calls.is_full() {
+                    self.publish(false)?;
+                }
+            }
+            Item::Values(batches) => batches.iter().try_for_each(|batch| self.push_values(batch))?,
+            Item::Profile(paths) => {
+                self.folding.give_up();
+                paths.iter().for_each(|path| self.profile.put((path.location, path.path), path));
+            }
+            Item::Estimates(estimates) => {
+                estimates.iter().for_each(|of| self.estimates.put((of.location, of.region), of))
+            }
+            Item::Samples(samples) => self.samples.push(samples)?,
+            Item::Event(event) => self.events.push(std::slice::from_ref(event))?,
+            Item::Tick if self.published.elapsed() >= PERIOD => self.publish(false)?,
+            Item::Running(..) | Item::Tick => {}
+            Item::Finish(summary) => return self.close(summary),
         }
-        result.map_err(|error| SinkError::new(format!("record into `{}`", self.directory.path().display()), error))
+        Ok(())
     }
-}
 
-impl Drop for TraceWriter {
-    fn drop(&mut self) {
-        if !self.begun {
-            self.directory.discard();
-        }
-    }
-}
-
-impl Sink for TraceWriter {
     /// A directory with a `trace.json` has all other files, too: it comes last.
-    fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
+    fn open(&mut self, header: &Header) -> Result<(), Error> {
         self.manifest = Manifest::recording(header.clone());
         self.begun = true;
         let result = self.publish(false).and_then(|()| self.manifest.write(&self.directory));
         self.began = Instant::now();
         // It may be full already.
         let _ = self.directory.write(RESERVE, &[0; RESERVED_BYTES]);
-        self.named(result)
+        result
     }
 
-    fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
+    fn put(&mut self, definition: &Definition) {
         match definition {
             Definition::Library(library) => self.libraries.put(library.id, library),
             Definition::Region(region) => self.regions.put(region.id, region),
@@ -266,53 +277,9 @@ impl Sink for TraceWriter {
                 self.cpu_samples.put((samples.pid, samples.call_site, samples.context), samples);
             }
         }
-        Ok(())
     }
 
-    fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        self.taken += batch.len() as u64;
-        let mut result = self.push_calls(batch);
-        if self.calls.is_full() {
-            result = result.and_then(|()| self.publish(false));
-        }
-        self.named(result)
-    }
-
-    fn values(&mut self, batches: &[ValueBatch]) -> Result<(), SinkError> {
-        let result = batches.iter().try_for_each(|batch| self.push_values(batch));
-        self.named(result)
-    }
-
-    fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
-        self.folding.give_up();
-        paths.iter().for_each(|path| self.profile.put((path.location, path.path), path));
-        Ok(())
-    }
-
-    fn estimates(&mut self, estimates: &[Estimate]) -> Result<(), SinkError> {
-        estimates.iter().for_each(|of| self.estimates.put((of.location, of.region), of));
-        Ok(())
-    }
-
-    fn samples(&mut self, samples: &[Sample]) -> Result<(), SinkError> {
-        let result = self.samples.push(samples);
-        self.named(result)
-    }
-
-    fn event(&mut self, event: &Event) -> Result<(), SinkError> {
-        let result = self.events.push(std::slice::from_ref(event));
-        self.named(result)
-    }
-
-    fn tick(&mut self) -> Result<(), SinkError> {
-        if self.published.elapsed() < PERIOD {
-            return Ok(());
-        }
-        let result = self.publish(false);
-        self.named(result)
-    }
-
-    fn finish(&mut self, summary: &Summary) -> Result<(), SinkError> {
+    fn close(&mut self, summary: &Summary) -> Result<(), Error> {
         self.manifest.finish(summary.clone());
         let written = self.publish(true).and_then(|()| self.write_folded());
         let result = written.and_then(|()| self.manifest.write(&self.directory));
@@ -320,6 +287,23 @@ impl Sink for TraceWriter {
             self.directory.remove(RESERVE);
         }
         self.lock = None;
-        self.named(result)
+        result
+    }
+}
+
+impl Drop for TraceWriter {
+    fn drop(&mut self) {
+        if !self.begun {
+            self.directory.discard();
+        }
+    }
+}
+
+impl Sink for TraceWriter {
+    fn take(&mut self, item: &Item) -> Result<(), SinkError> {
+        self.write(item).map_err(|error| {
+            self.give_up(&error);
+            SinkError::new(format!("record into `{}`", self.directory.path().display()), error)
+        })
     }
 }

@@ -10,23 +10,29 @@ use crate::{Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sampl
 pub enum Item {
     /// The recording begins.
     Begin(Header),
-    /// What calls refer to, or newer states of it.
+    /// What calls refer to, or newer states of it. It comes before the first call that refers to it.
     Define(Vec<Definition>),
-    /// Calls that ended.
+    /// Calls that ended. Of one location they come in the order of their ends, save that calls of one instant, and calls
+    /// around a move to another CPU, may change places.
     Calls(Batch),
-    /// Values of calls that ended.
+    /// Values of calls, which were told before, or are not recorded one by one.
     Values(Vec<ValueBatch>),
-    /// Call paths whose calls are more than before.
+    /// Call paths whose calls are more than before. Rows replace earlier ones of the same location and path.
     Profile(Vec<PathProfile>),
-    /// Calls without a record.
+    /// The calls without a record so far. Rows replace earlier ones of the same location and region.
     Estimates(Vec<Estimate>),
-    /// Values of metrics beside the calls.
+    /// Values of metrics beside the calls, in the order of time per metric and instance.
     Samples(Vec<Sample>),
-    /// The calls that run at a time.
+    /// The calls that run at a time, as [`Ending::Open`](crate::Ending::Open) with their durations until then, the callers
+    /// of each location before their callees. Told a few times a second to sinks that
+    /// [want it](crate::Sink::wants_running).
+    ///
+    /// Read while the program runs on, so a snapshot for people: a call may be missing from it, and one that has just ended
+    /// may still be in it.
     Running(Timestamp, Vec<Call>),
     /// Something that happened beside the calls.
     Event(Event),
-    /// Time passes.
+    /// Time passes: told at least once a second while recording, also when nothing happens.
     Tick,
     /// The recording has ended.
     Finish(Summary),

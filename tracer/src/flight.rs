@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use rtrace_exporters::{Owner, TraceWriter};
 use rtrace_model::{
-    Batch, Call, CallSite, Definition, Event, Header, LocationId, Sample, Sink, SinkError, Summary, Timestamp,
-    ValueBatch, Window, counted, format_ns,
+    Batch, Call, CallSite, Definition, Header, Item, LocationId, Sink, SinkError, Summary, Timestamp, Window, counted,
+    format_ns,
 };
 
 use self::buffer::KeptCalls;
@@ -236,16 +236,8 @@ impl Flight {
     fn can_write(&self) -> bool {
         self.writing.as_ref().is_none_or(JoinHandle::is_finished)
     }
-}
 
-impl Sink for Flight {
-    fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
-        self.header = header.clone();
-        self.kept.begin(header.begin.monotonic);
-        Ok(())
-    }
-
-    fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
+    fn learn(&mut self, definition: &Definition) {
         match definition {
             Definition::Region(region) => self.triggers.learn(region),
             // Names come when the recording ends.
@@ -255,10 +247,9 @@ impl Sink for Flight {
             _ => {}
         }
         self.kept.define(definition);
-        Ok(())
     }
 
-    fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
+    fn ended(&mut self, batch: &Batch) {
         self.kept.calls(batch);
         for call in &**batch {
             let Some(trigger) = self.triggers.met(call) else { continue };
@@ -268,21 +259,6 @@ impl Sink for Flight {
             let (trigger, time) = (trigger.text().to_owned(), call.known_until());
             self.met(WindowCause { trigger, time, call: Some(*call) });
         }
-        Ok(())
-    }
-
-    fn values(&mut self, batches: &[ValueBatch]) -> Result<(), SinkError> {
-        self.kept.values(batches);
-        Ok(())
-    }
-
-    fn samples(&mut self, samples: &[Sample]) -> Result<(), SinkError> {
-        self.kept.samples(samples);
-        Ok(())
-    }
-
-    fn wants_running(&self) -> bool {
-        true
     }
 
     /// A window ends when this is told: then it is known what runs at its end. What ended just before may come a little later,
@@ -315,12 +291,7 @@ impl Sink for Flight {
         }
     }
 
-    fn event(&mut self, event: &Event) -> Result<(), SinkError> {
-        self.kept.event(event);
-        Ok(())
-    }
-
-    fn tick(&mut self) -> Result<(), SinkError> {
+    fn check(&mut self) -> Result<(), SinkError> {
         if !std::mem::replace(&mut self.is_checked, true) {
             let unknown = self
                 .triggers
@@ -336,7 +307,7 @@ impl Sink for Flight {
         }
     }
 
-    fn finish(&mut self, summary: &Summary) -> Result<(), SinkError> {
+    fn end(&mut self, summary: &Summary) -> Result<(), SinkError> {
         self.kept.advance(summary.end.monotonic);
         self.asked();
         self.forget();
@@ -347,6 +318,31 @@ impl Sink for Flight {
             named.map_err(|error| SinkError::new("name call sites", error))?;
         }
         Ok(())
+    }
+}
+
+impl Sink for Flight {
+    fn take(&mut self, item: &Item) -> Result<(), SinkError> {
+        match item {
+            Item::Begin(header) => {
+                self.header = header.clone();
+                self.kept.begin(header.begin.monotonic);
+            }
+            Item::Define(definitions) => definitions.iter().for_each(|definition| self.learn(definition)),
+            Item::Calls(batch) => self.ended(batch),
+            Item::Values(batches) => self.kept.values(batches),
+            Item::Samples(samples) => self.kept.samples(samples),
+            Item::Running(time, calls) => return self.running(*time, calls),
+            Item::Event(event) => self.kept.event(event),
+            Item::Tick => return self.check(),
+            Item::Finish(summary) => return self.end(summary),
+            Item::Profile(_) | Item::Estimates(_) => {}
+        }
+        Ok(())
+    }
+
+    fn wants_running(&self) -> bool {
+        true
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use rtrace_model::{Batch, Call, Ending, LocationId, PathProfile, Reading, RegionId, Sink as _, Timestamp};
+use rtrace_model::{Batch, Call, Ending, Item, LocationId, PathProfile, Reading, RegionId, Sink as _, Timestamp};
 
 use crate::dashboard::Dashboard;
 use crate::live::{Handle, LiveSink, live};
@@ -86,11 +86,11 @@ fn feed(sink: &mut LiveSink, metrics: usize) {
         let (calls, running) = batch(number, &mut ids);
         fed += calls.len() as u64;
         let readings = vec![Reading { inclusive: 7, child: 1 }; metrics * calls.len()];
-        let batch = Batch::measured(calls, metrics, readings);
+        let batch = Item::Calls(Batch::measured(calls, metrics, readings));
         let begun = cpu_time();
-        sink.calls(&batch).unwrap();
+        sink.take(&batch).unwrap();
         if number % 50 == 49 {
-            sink.running(Timestamp((number + 1) * STEP), &running).unwrap();
+            sink.take(&Item::Running(Timestamp((number + 1) * STEP), running)).unwrap();
         }
         fed_in += cpu_time() - begun;
     }
@@ -103,15 +103,16 @@ fn fold(sink: &mut LiveSink) {
     const TIMES: u32 = 10;
     let mut told_in = Duration::ZERO;
     for time in 1..=TIMES {
-        sink.running(Timestamp(u64::from(time) * 1_000_000_000), &[]).unwrap();
+        sink.take(&Item::Running(Timestamp(u64::from(time) * 1_000_000_000), Vec::new())).unwrap();
         let row = |thread, id| PathProfile {
             location: LocationId(thread),
             region: RegionId((id * 7 + thread * 13) % FUNCTIONS),
             ..path(id, id / 4, 0, (u64::from(time) * 20, 1), 1)
         };
-        let rows: Vec<_> = (1..=THREADS).flat_map(|thread| (1..=PATHS).map(move |id| row(thread, id))).collect();
+        let rows = (1..=THREADS).flat_map(|thread| (1..=PATHS).map(move |id| row(thread, id)));
+        let rows = Item::Profile(rows.collect());
         let begun = cpu_time();
-        sink.profile(&rows).unwrap();
+        sink.take(&rows).unwrap();
         told_in += cpu_time() - begun;
     }
     println!("sink: {:?} for {} call paths, told once a second", told_in / TIMES, PATHS * THREADS);

@@ -7,10 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rtrace_model::{
-    Batch, Call, Definition, Estimate, Event, Header, LocationId, PathProfile, Sample, Sink, SinkError, Summary,
-    Timestamp, ValueBatch,
-};
+use rtrace_model::{Item, LocationId, Sink, SinkError, Timestamp};
 
 use crate::state::counters::Derive;
 use crate::state::{Span, State};
@@ -178,71 +175,15 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl LiveSink {
-    /// Takes something in, while somebody may look.
-    fn with(&mut self, take: impl FnOnce(&mut State)) {
-        if !self.is_closed.load(Ordering::Relaxed) {
-            take(&mut lock(&self.state));
-        }
-    }
-}
-
 impl Sink for LiveSink {
-    fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
-        self.with(|state| {
-            state.begin(header.begin.monotonic);
-            state.budget = header.budget;
-            state.calibrate(&header.calibration);
-        });
-        Ok(())
-    }
-
-    fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
-        self.with(|state| state.define(definition));
-        Ok(())
-    }
-
-    fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        self.with(|state| state.add(batch));
-        Ok(())
-    }
-
-    fn values(&mut self, batches: &[ValueBatch]) -> Result<(), SinkError> {
-        self.with(|state| state.add_values(batches));
-        Ok(())
-    }
-
-    fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
-        self.with(|state| state.fold(paths));
-        Ok(())
-    }
-
-    fn estimates(&mut self, estimates: &[Estimate]) -> Result<(), SinkError> {
-        self.with(|state| state.estimate(estimates));
-        Ok(())
-    }
-
-    fn samples(&mut self, samples: &[Sample]) -> Result<(), SinkError> {
-        self.with(|state| state.sampled(samples));
+    fn take(&mut self, item: &Item) -> Result<(), SinkError> {
+        if !self.is_closed.load(Ordering::Relaxed) {
+            lock(&self.state).take(item);
+        }
         Ok(())
     }
 
     fn wants_running(&self) -> bool {
         !self.is_closed.load(Ordering::Relaxed)
-    }
-
-    fn running(&mut self, time: Timestamp, calls: &[Call]) -> Result<(), SinkError> {
-        self.with(|state| state.running(time, calls));
-        Ok(())
-    }
-
-    fn event(&mut self, event: &Event) -> Result<(), SinkError> {
-        self.with(|state| state.add_event(event));
-        Ok(())
-    }
-
-    fn finish(&mut self, summary: &Summary) -> Result<(), SinkError> {
-        self.with(|state| state.finish(summary));
-        Ok(())
     }
 }

@@ -18,8 +18,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rtrace_model::{
-    Batch, Call, CallCost, Count, Definition, Estimate, Event, EventKind, ExitPolicy, LibraryId, Location, LocationId,
-    Loss, MetricId, Overhead, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp, Totals, ValueBatch,
+    Batch, Call, CallCost, Count, Definition, Estimate, Event, EventKind, ExitPolicy, Item, LibraryId, Location,
+    LocationId, Loss, MetricId, Overhead, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp, Totals,
+    ValueBatch,
 };
 
 use self::counters::{Counters, Derive};
@@ -180,6 +181,27 @@ impl State {
             threads_seen: self.threads_seen,
             merged: self.merged.snapshot(),
             ..State::new(self.span, self.is_folded)
+        }
+    }
+
+    /// Takes in what a recording tells.
+    pub fn take(&mut self, item: &Item) {
+        match item {
+            Item::Begin(header) => {
+                self.begin(header.begin.monotonic);
+                self.budget = header.budget;
+                self.calibrate(&header.calibration);
+            }
+            Item::Define(definitions) => definitions.iter().for_each(|definition| self.define(definition)),
+            Item::Calls(batch) => self.add(batch),
+            Item::Values(batches) => self.add_values(batches),
+            Item::Profile(paths) => self.fold(paths),
+            Item::Estimates(estimates) => self.estimate(estimates),
+            Item::Samples(samples) => self.sampled(samples),
+            Item::Running(time, calls) => self.running(*time, calls),
+            Item::Event(event) => self.add_event(event),
+            Item::Tick => {}
+            Item::Finish(summary) => self.finish(summary),
         }
     }
 

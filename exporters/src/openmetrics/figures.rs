@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use rtrace_model::{
-    Batch, Definition, Estimate, EventKind, Header, Known, Latency, Level, LibraryId, LocationId, LossReason, MetricId,
-    Missed, Overhead, PathId, PathProfile, Region, RegionId, Sample, escape,
+    Batch, Definition, Estimate, EventKind, Header, Item, Known, Latency, Level, LibraryId, LocationId, LossReason,
+    MetricId, Missed, Overhead, PathId, PathProfile, Region, RegionId, Sample, escape,
 };
 use rtrace_profile::Sums;
 
@@ -85,11 +85,21 @@ impl Figures {
         shown
     }
 
-    pub(super) fn begin(&mut self, header: &Header) {
-        self.shown.header = Some(header.clone());
+    /// Takes in what a recording tells.
+    pub(super) fn take(&mut self, item: &Item) {
+        match item {
+            Item::Begin(header) => self.shown.header = Some(header.clone()),
+            Item::Define(definitions) => definitions.iter().for_each(|definition| self.define(definition)),
+            Item::Calls(batch) => self.calls(batch),
+            Item::Profile(paths) => self.profile(paths),
+            Item::Estimates(estimates) => self.estimates(estimates),
+            Item::Samples(samples) => self.samples(samples),
+            Item::Event(event) => self.event(&event.kind),
+            Item::Values(_) | Item::Running(..) | Item::Tick | Item::Finish(_) => {}
+        }
     }
 
-    pub(super) fn define(&mut self, definition: &Definition) {
+    fn define(&mut self, definition: &Definition) {
         match definition {
             Definition::Library(library) => _ = self.libraries.insert(library.id, escape(library.name()).into()),
             Definition::Region(region) => self.define_region(region),
@@ -104,7 +114,7 @@ impl Figures {
         self.regions.insert(region.id, labels);
     }
 
-    pub(super) fn calls(&mut self, batch: &Batch) {
+    fn calls(&mut self, batch: &Batch) {
         if self.shown.is_folded {
             return;
         }
@@ -113,26 +123,26 @@ impl Figures {
         }
     }
 
-    pub(super) fn profile(&mut self, paths: &[PathProfile]) {
+    fn profile(&mut self, paths: &[PathProfile]) {
         for path in paths {
             let before = self.paths.insert((path.location, path.path), path.clone()).unwrap_or_default();
             self.function(path.region).sums.add_profile(&path.since(&before), true);
         }
     }
 
-    pub(super) fn estimates(&mut self, estimates: &[Estimate]) {
+    fn estimates(&mut self, estimates: &[Estimate]) {
         for estimate in estimates {
             self.function(estimate.region);
             self.estimates.insert((estimate.location, estimate.region), *estimate);
         }
     }
 
-    pub(super) fn samples(&mut self, samples: &[Sample]) {
+    fn samples(&mut self, samples: &[Sample]) {
         let last = samples.iter().rfind(|sample| Some(sample.metric) == self.overhead);
         self.shown.overhead = last.map(|sample| Overhead::percent(sample.value)).or(self.shown.overhead);
     }
 
-    pub(super) fn event(&mut self, kind: &EventKind) {
+    fn event(&mut self, kind: &EventKind) {
         match kind {
             EventKind::Loss(loss) => *self.shown.losses.entry(loss.reason).or_default() += loss.count,
             EventKind::BlindWindow { .. } => self.shown.blind_windows += 1,

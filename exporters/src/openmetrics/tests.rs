@@ -6,8 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Base, Call, Ending, EventKind, HISTOGRAM_BUCKETS, Level, Library, LibraryId, LocationId, Loss, LossReason, Metric,
-    MetricId, Overhead, PathId, Region, RegionId, Sample, Scope, Span, Timestamp, histogram_bucket,
+    Base, Call, Definition, Ending, Estimate, Event, EventKind, HISTOGRAM_BUCKETS, Header, Level, Library, LibraryId,
+    LocationId, Loss, LossReason, Metric, MetricId, Overhead, PathId, PathProfile, Region, RegionId, Sample, Scope,
+    Span, Timestamp, histogram_bucket,
 };
 
 use super::*;

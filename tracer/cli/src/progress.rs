@@ -7,8 +7,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use rtrace::flight::WindowLog;
 use rtrace::host;
 use rtrace_model::{
-    Batch, Definition, Event, EventKind, LocationId, PathId, PathProfile, Process, Sink, SinkError, Summary, Timestamp,
-    slowdown,
+    Definition, Event, EventKind, Item, LocationId, PathId, Process, Sink, SinkError, Timestamp, slowdown,
 };
 
 use super::message::tell;
@@ -116,31 +115,17 @@ impl Progress {
         let calls = if self.paths.is_empty() { self.recorded } else { self.paths.values().sum() };
         self.bar.set_message(format!("{} calls, {} lost", HumanCount(calls), HumanCount(self.lost)));
     }
-}
 
-impl Sink for Progress {
-    fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
-        let Definition::Process(process) = definition else { return Ok(()) };
+    fn learn(&mut self, process: &Process) {
         if let Some(lingering) = &mut self.lingering {
             lingering.learn(process);
         }
         if process.exit_code == Some(KILLED) {
             self.killed.get_or_insert_with(|| process.clone());
         }
-        Ok(())
     }
 
-    fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        self.recorded += batch.len() as u64;
-        Ok(())
-    }
-
-    fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
-        self.paths.extend(paths.iter().map(|path| ((path.location, path.path), path.calls)));
-        Ok(())
-    }
-
-    fn event(&mut self, event: &Event) -> Result<(), SinkError> {
+    fn happened(&mut self, event: &Event) {
         match &event.kind {
             EventKind::Loss(loss) => self.lost += loss.count,
             EventKind::Armed => self.show(),
@@ -154,10 +139,9 @@ impl Sink for Progress {
             }),
             _ => {}
         }
-        Ok(())
     }
 
-    fn tick(&mut self) -> Result<(), SinkError> {
+    fn tell_news(&mut self) {
         self.show();
         if let Some(notice) = self.lingering.as_mut().and_then(|lingering| lingering.notice(host::now())) {
             self.bar.suspend(|| tell!("{notice}"));
@@ -165,13 +149,34 @@ impl Sink for Progress {
         for news in self.windows.iter().flat_map(WindowLog::take_news) {
             self.bar.suspend(|| tell!("{news}"));
         }
-        Ok(())
     }
 
-    fn finish(&mut self, _: &Summary) -> Result<(), SinkError> {
+    fn end(&mut self) {
         self.bar.finish_and_clear();
         if let Some(killed) = self.killed.take().filter(|_| killed_for_memory() > self.killed_before) {
             tell!("process {} was killed (SIGKILL), as memory ran out", rtrace_model::escape(&named(&killed)));
+        }
+    }
+}
+
+impl Sink for Progress {
+    fn take(&mut self, item: &Item) -> Result<(), SinkError> {
+        match item {
+            Item::Define(definitions) => {
+                for definition in definitions {
+                    if let Definition::Process(process) = definition {
+                        self.learn(process);
+                    }
+                }
+            }
+            Item::Calls(batch) => self.recorded += batch.len() as u64,
+            Item::Profile(paths) => {
+                self.paths.extend(paths.iter().map(|path| ((path.location, path.path), path.calls)));
+            }
+            Item::Event(event) => self.happened(event),
+            Item::Tick => self.tell_news(),
+            Item::Finish(_) => self.end(),
+            _ => {}
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use rtrace_exporters::{Error, TraceSet};
 use rtrace_model::{
-    Call, CallValues, ClockAnchor, Definition, Ending, Event, EventKind, PathProfile, RegionId, Sink, SinkError,
+    Call, CallValues, ClockAnchor, Definition, Ending, Event, EventKind, Item, PathProfile, RegionId, Sink, SinkError,
     Summary, Timestamp, Value, ValueBatch, Values,
 };
 
@@ -71,7 +71,7 @@ pub fn replay(
     define(trace, (from, to), sink)?;
     let folded = trace.folded(!trace.profile().is_empty());
     let profile: Vec<PathProfile> = folded.paths.into_iter().map(|path| path.profile).collect();
-    sink.profile(&profile)?;
+    sink.take(&Item::Profile(profile))?;
     let step = (to.since(from) / STEPS).max(SHORTEST_STEP);
     // Looking for the calls of a range takes about as long as telling them.
     let Some(long) = Long::find(trace, (from, to), step, |share| goes_on(share / 2.0))? else { return Ok(false) };
@@ -97,20 +97,20 @@ pub fn replay(
                 let since = first.known_until().since(told);
                 if since >= step {
                     told = Timestamp(first.known_until().0 - since % step);
-                    sink.running(told, &long.at(told))?;
+                    sink.take(&Item::Running(told, long.at(told)))?;
                 }
                 let (now, later) = rest.split_at(rest.partition_point(|&place| end(place).since(told) < step));
                 let calls = batch.selected(now.iter().copied());
-                sink.calls(&calls)?;
-                if let Some(values) = &mut values {
-                    sink.values(&batches_of(&calls, &values.of(&calls)?))?;
-                }
+                let of_calls = values.as_mut().map(|values| values.of(&calls)).transpose()?;
+                let of_calls = of_calls.map(|of_calls| Item::Values(batches_of(&calls, &of_calls)));
+                sink.take(&Item::Calls(calls))?;
+                of_calls.iter().try_for_each(|values| sink.take(values))?;
                 rest = later;
             }
         }
     }
     if told < to {
-        sink.running(to, &long.at(to))?;
+        sink.take(&Item::Running(to, long.at(to)))?;
     }
     sink.finish(&summary(trace, to)?)?;
     Ok(true)
@@ -153,7 +153,7 @@ pub fn tell_sums(trace: &TraceSet, sink: &mut dyn Sink) -> Result<bool, ReplayEr
     let (from, to) = whole(trace)?;
     define(trace, (from, to), sink)?;
     let profile: Vec<PathProfile> = folded.paths.into_iter().map(|path| path.profile).collect();
-    sink.profile(&profile)?;
+    sink.take(&Item::Profile(profile))?;
     sink.finish(&summary(trace, to)?)?;
     Ok(true)
 }
@@ -261,36 +261,30 @@ mod tests {
     }
 
     impl Sink for Told {
-        fn values(&mut self, batches: &[ValueBatch]) -> Result<(), SinkError> {
-            self.values.extend_from_slice(batches);
-            Ok(())
-        }
-
-        fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
-            if let Definition::Metric(metric) = definition {
-                self.metrics.push(metric.clone());
+        fn take(&mut self, item: &Item) -> Result<(), SinkError> {
+            match item {
+                Item::Values(batches) => self.values.extend_from_slice(batches),
+                Item::Define(definitions) => {
+                    for definition in definitions {
+                        if let Definition::Metric(metric) = definition {
+                            self.metrics.push(metric.clone());
+                        }
+                    }
+                }
+                Item::Calls(batch) => {
+                    self.calls.extend(batch.iter().map(|call| call.id));
+                    let readings = (0..batch.len()).flat_map(|index| batch.readings(index));
+                    self.counted.extend(readings.map(|of| of.inclusive));
+                }
+                Item::Running(time, calls) => {
+                    self.running.push((time.0 / MS, calls.iter().map(|call| call.id).collect()));
+                }
+                Item::Profile(paths) => {
+                    self.folded.extend(paths.iter().map(|path| (path.calls, path.inclusive / MS)));
+                }
+                Item::Finish(_) => self.finished = true,
+                _ => {}
             }
-            Ok(())
-        }
-
-        fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-            self.calls.extend(batch.iter().map(|call| call.id));
-            self.counted.extend((0..batch.len()).flat_map(|index| batch.readings(index)).map(|of| of.inclusive));
-            Ok(())
-        }
-
-        fn running(&mut self, time: Timestamp, calls: &[Call]) -> Result<(), SinkError> {
-            self.running.push((time.0 / MS, calls.iter().map(|call| call.id).collect()));
-            Ok(())
-        }
-
-        fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
-            self.folded.extend(paths.iter().map(|path| (path.calls, path.inclusive / MS)));
-            Ok(())
-        }
-
-        fn finish(&mut self, _: &Summary) -> Result<(), SinkError> {
-            self.finished = true;
             Ok(())
         }
     }

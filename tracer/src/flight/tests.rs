@@ -2,7 +2,7 @@
 
 use rtrace_exporters::{Trace, TraceSet};
 use rtrace_model::{
-    ClockAnchor, Ending, EventKind, Item, Library, LibraryId, Location, Loss, LossReason, Region, RegionId,
+    ClockAnchor, Ending, Event, EventKind, Item, Library, LibraryId, Location, Loss, LossReason, Region, RegionId,
 };
 use tempfile::TempDir;
 

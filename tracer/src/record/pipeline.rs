@@ -108,19 +108,16 @@ impl Stage {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::Batch;
-
     use super::*;
 
     struct Full;
 
     impl Sink for Full {
-        fn calls(&mut self, _: &Batch) -> Result<(), SinkError> {
-            Err(SinkError::new("write `calls`", std::io::Error::other("disk full")))
-        }
-
-        fn finish(&mut self, _: &Summary) -> Result<(), SinkError> {
-            Ok(())
+        fn take(&mut self, item: &Item) -> Result<(), SinkError> {
+            match item {
+                Item::Calls(_) => Err(SinkError::new("write `calls`", std::io::Error::other("disk full"))),
+                _ => Ok(()),
+            }
         }
     }
 
