@@ -66,6 +66,25 @@ fn peak_and_leaks_are_those_of_the_program() {
     in_one_of_some_tries(TRIES, || compare_memory(folder.path()));
 }
 
+#[test]
+fn an_allocation_that_fails_has_no_bytes() {
+    const FAILS: &str = "#include <stdlib.h>
+        void *volatile p;
+        int main(void) { for (int i = 0; i < 9; i++) { p = malloc((size_t)1 << 60); p = malloc(100); } }";
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    compile_text(folder.path(), FAILS, "program", &["-O1", "-fno-builtin"]);
+    let directory = folder.path().join("trace");
+    let options = ["--lib", "libc.so.6", "--func", "malloc", "--args"].map(str::to_owned);
+    rtrace::record(&options, &Command::new(folder.path().join("program")), &directory);
+    let report = rtrace::command().args(["report", "--format", "json"]).arg(&directory).output().unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let bytes: Vec<_> =
+        report["rows"].as_array().unwrap().iter().map(|row| &row["allocated_bytes_inclusive"]).collect();
+    // The first call of each place may have no time.
+    assert!(matches!(bytes[..], [bytes] if (800..2_000).contains(&bytes.as_u64().unwrap())), "{bytes:?}");
+}
+
 fn compare_memory(folder: &Path) -> Result<(), String> {
     let trace = TempDir::new_in(folder).unwrap();
     let directory = trace.path().join("trace");
