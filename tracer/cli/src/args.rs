@@ -181,7 +181,7 @@ EXAMPLES:
 #[command(after_long_help = RUN_EXAMPLES)]
 pub struct Run {
     /// Command to run, with its arguments
-    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
 
     /// Which functions.
@@ -643,6 +643,12 @@ Options:
         assert_eq!(refusal("rtrace plan -l z --sample 1s -- ls"), ErrorKind::ArgumentConflict);
         assert_eq!(refusal("rtrace attach -p nginx -l z"), ErrorKind::ValueValidation);
         assert_eq!(refusal("rtrace run -l z"), ErrorKind::MissingRequiredArgument);
+        // An option that does not exist is no command; those of the command are its own.
+        assert_eq!(refusal("rtrace run -l z --fnuc f -- ls"), ErrorKind::UnknownArgument);
+        for line in ["rtrace run -l z ls -l --fnuc", "rtrace run -l z -- ls -l --fnuc"] {
+            let Ok(Cli { verb: Verb::Run(run), .. }) = read(line.split(' ')) else { panic!("{line}") };
+            assert_eq!(run.command, ["ls", "-l", "--fnuc"], "{line}");
+        }
         assert_eq!(refusal("rtrace plan -l z"), ErrorKind::MissingRequiredArgument);
         assert_eq!(refusal("rtrace plan -l z -p 1 -- ls"), ErrorKind::ArgumentConflict);
         assert_eq!(refusal("rtrace attach -p -1 -l z"), ErrorKind::UnknownArgument);
