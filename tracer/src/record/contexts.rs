@@ -7,7 +7,7 @@
 use std::collections::HashMap as Map;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
 /// The same for a command that has begun less than a second ago: it loads its interpreter.
-const FIRST_PERIOD: Duration = PATIENCE;
+const FIRST_PERIOD: Duration = Duration::from_millis(5);
 const FIRST_TIME: Duration = Duration::from_secs(1);
 
 /// Contexts that were found, and not yet handed on.
@@ -94,31 +94,40 @@ type OfFile = Option<UnwindTables>;
 #[derive(Debug)]
 pub struct ContextTables {
     known: Map<FileId, OfFile>,
+    /// Files that are read ahead, or were.
+    asked: HashSet<FileId>,
+    reader: Sender<(FileId, OfFile)>,
     read_ahead: Receiver<(FileId, OfFile)>,
 }
 
 impl ContextTables {
-    /// Reads those of all files that the processes execute, on a thread of its own, which nobody waits for. Reading takes
-    /// tens of milliseconds for a large library: after the first call from there, many more would have no context
-    /// meanwhile.
-    pub fn read_ahead(pids: Vec<u32>) -> ContextTables {
-        let (sender, read_ahead) = channel();
-        thread::spawn(move || {
-            let mut read = HashSet::default();
-            let modules = pids.into_iter().flat_map(|pid| modules::of_process(pid).unwrap_or_default());
-            for module in modules {
-                let is_over = || sender.send((file_of(&module), open(&module))).is_err();
-                if read.insert(file_of(&module)) && is_over() {
-                    break;
-                }
-            }
-        });
-        ContextTables { known: Map::new(), read_ahead }
+    /// Reads those of all files that the processes execute ahead.
+    pub fn read_ahead(pids: &[u32]) -> ContextTables {
+        let mut tables = ContextTables::as_needed();
+        tables.ahead(pids.iter().flat_map(|&pid| modules::of_process(pid).unwrap_or_default()));
+        tables
     }
 
     /// Reads none before it is needed.
     pub(super) fn as_needed() -> ContextTables {
-        ContextTables { known: Map::new(), read_ahead: channel().1 }
+        let (reader, read_ahead) = channel();
+        ContextTables { known: Map::new(), asked: own_program(), reader, read_ahead }
+    }
+
+    /// Reads those of these files on a thread of its own, which nobody waits for. Reading takes tens of milliseconds for a
+    /// large library: after the first call from there, many more would have no context meanwhile.
+    fn ahead(&mut self, modules: impl Iterator<Item = Module>) {
+        let modules: Vec<Module> = modules.filter(|module| self.asked.insert(file_of(module))).collect();
+        let reader = self.reader.clone();
+        let read = move || {
+            host::run_as_usual();
+            for module in modules {
+                if reader.send((file_of(&module), open(&module))).is_err() {
+                    break;
+                }
+            }
+        };
+        thread::spawn(read);
     }
 
     /// Those of a file; none where it cannot be read.
@@ -129,6 +138,11 @@ impl ContextTables {
         }
         self.known.entry(file).or_insert_with(|| open(module)).as_ref()
     }
+}
+
+/// What a command is until it executes its program: to look for an interpreter there takes longer than to start one.
+fn own_program() -> HashSet<FileId> {
+    modules::executable(std::process::id()).ok().map(|own| (own.device, own.inode)).into_iter().collect()
 }
 
 fn file_of(module: &Module) -> FileId {
@@ -181,7 +195,7 @@ impl<'a> Contexts<'a> {
         tables: ContextTables,
         mapped: AddressSpaces,
     ) -> Contexts<'a> {
-        let (spaces, without_python) = (HashMap::new(), HashSet::default());
+        let (spaces, without_python) = (HashMap::new(), own_program());
         Contexts { programs, found, pids, spaces, tables, without_python, mapped }
     }
 
@@ -197,8 +211,9 @@ impl<'a> Contexts<'a> {
         let mut look_at = begun;
         loop {
             let is_last = is_over.load(Ordering::Relaxed);
+            let is_first_time = begun.elapsed() < FIRST_TIME;
             if !is_last {
-                host::wait([ring.as_fd()], Some(PATIENCE));
+                host::wait([ring.as_fd()], Some(if is_first_time { FIRST_PERIOD } else { PATIENCE }));
             }
             let (walked, bad_records) = ring.take()?;
             if self.mapped.was_any_forgotten() {
@@ -212,7 +227,7 @@ impl<'a> Contexts<'a> {
             }
             if Instant::now() >= look_at {
                 self.look()?;
-                look_at = Instant::now() + if begun.elapsed() < FIRST_TIME { FIRST_PERIOD } else { LOOK_PERIOD };
+                look_at = Instant::now() + if is_first_time { FIRST_PERIOD } else { LOOK_PERIOD };
             }
         }
     }
@@ -241,7 +256,8 @@ impl<'a> Contexts<'a> {
                 self.programs.set_python(space, python.record());
             }
         }
-        known.modules = modules;
+        known.modules.clone_from(&modules);
+        self.tables.ahead(modules.into_iter());
     }
 
     /// How the frame is left to which a call returns at this address; those that are looked up are added to `new`.

@@ -120,7 +120,7 @@ fn record_guarded(
     let mut return_sites =
         ReturnSites::new(programs, setup.emulated, keeps, plan, late_loads.patterns(), spaces.share(), writers)?;
     return_sites.place_ahead_at_most(memory::room_for_return_sites(setup.subject.pids(), memory::of_entries(plan))?);
-    let tables = (programs.levels() > 0).then(|| ContextTables::read_ahead(recording.pids.clone()));
+    let tables = (programs.levels() > 0).then(|| ContextTables::read_ahead(&recording.pids));
     let admit = |limit| admission::admit(programs, plan, setup.subject.pids(), limit);
     let admitted = recording.limit().map(admit).transpose().context("failed to attach")?;
     recording.prime(&admission::within(plan, admitted.as_ref()), &mut return_sites).context("failed to attach")?;
