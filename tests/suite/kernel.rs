@@ -41,6 +41,7 @@ mod sinks;
 mod stubs;
 mod surroundings;
 mod threads;
+mod told;
 mod typed;
 mod usdt;
 mod users;
