@@ -63,7 +63,6 @@ pub(crate) struct Shared {
     armed: &'static AtomicU32,
     guarded: &'static AtomicU32,
     pub(crate) within: &'static AtomicU32,
-    left_unseen: &'static AtomicU32,
     pub(crate) walking_stacks: &'static AtomicU32,
     pub(crate) reading_python: &'static AtomicU32,
     pub(crate) has_actions: &'static AtomicU32,
@@ -100,7 +99,6 @@ impl Shared {
                 armed: AtomicU32::from_ptr(&raw mut bss.armed),
                 guarded: AtomicU32::from_ptr(&raw mut bss.guarded),
                 within: AtomicU32::from_ptr(&raw mut bss.rt_within),
-                left_unseen: AtomicU32::from_ptr(&raw mut bss.rt_left_unseen),
                 walking_stacks: AtomicU32::from_ptr(&raw mut bss.walking_stacks),
                 reading_python: AtomicU32::from_ptr(&raw mut bss.reading_python),
                 has_actions: AtomicU32::from_ptr(&raw mut bss.has_actions),
@@ -181,12 +179,6 @@ impl Programs {
     /// at most; 0: it does not.
     pub fn wait_for_writers(&self, longest_ns: u64) {
         self.shared.longest_for_writers.store(longest_ns, Ordering::Relaxed);
-    }
-
-    /// Code of traced processes leaves calls in ways that no probe sees: a function that may end in a jump to any other may
-    /// have been left instead.
-    pub fn doubt_tails(&self) {
-        self.shared.left_unseen.store(1, Ordering::Relaxed);
     }
 
     /// There are no probes any more in the code that a thread makes writable.

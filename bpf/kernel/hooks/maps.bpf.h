@@ -106,9 +106,6 @@ volatile u32 window_is_open;
 /* Whether calls are recorded only within those of functions that open. Set as `guarded`. */
 volatile u32 rt_within;
 
-/* Whether some file of traced processes leaves calls, its own or others', in ways that no probe sees. */
-volatile u32 rt_left_unseen;
-
 /* The process whose threads are looked at, and whether one of them has met a breakpoint. */
 volatile u32 looked_at;
 volatile u32 has_met_breakpoint;

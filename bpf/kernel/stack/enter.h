@@ -93,7 +93,7 @@ static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame
 
 	if (!rt_may_jump(hit, frame))
 		return 0;
-	if (frame->tails == RT_TAILS_DOUBTFUL || (rt_left_unseen && frame->tails == RT_TAILS_ANYWHERE)) {
+	if (frame->tails == RT_TAILS_DOUBTFUL) {
 		rt_doubt_again(hit, frame);
 		if (!frame->doubt)
 			frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;

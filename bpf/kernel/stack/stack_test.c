@@ -39,7 +39,6 @@ static const u32 rt_words = 1;
 static const u32 rt_levels = 1;
 /* Calls of regions of an odd number open. */
 static const u32 rt_within = 1;
-static const u32 rt_left_unseen = 0;
 
 #define GUARD 0xa5
 #define GUARD_BYTES 256

@@ -220,27 +220,3 @@ fn no_stub_faults_in_the_place_of_its_function() {
     let folder = library(LIBRARY, &[], PROGRAM);
     trace(&folder, &["--lib", "libevidence.so", "--func", "raw", "--stubs"]);
 }
-
-/// The program leaves a function that may end in a jump to any other, and calls another one from the same place.
-#[test]
-fn who_is_left_by_a_jump_of_another_file_does_not_return() {
-    const LIBRARY: &str = "void tail(void (*f)(int), int n) { __asm__ volatile(\"\"); f(n); }
-        void whole(void (*f)(int), int n) { f(n); __asm__ volatile(\"\"); }";
-    const PROGRAM: &str = "#include <stdio.h>
-        typedef void function(int); typedef void caller(function *, int); caller tail, whole;
-        static void *buffer[5]; static int left;
-        static void leaves(int n) { __builtin_longjmp(buffer, 1); }
-        static void returns(int n) { __asm__ volatile(\"\"); }
-        static void call(caller *volatile how, function *f) { if (__builtin_setjmp(buffer)) left++; else how(f, left); }
-        int main(void) { for (int i = 0; i < 100; i++) { call(tail, leaves); call(whole, returns); } printf(\"%d\\n\", left); }";
-    let Some(_turn) = Turn::take() else { return };
-    let flags = ["-O2", "-fno-inline", "-shared", "-fPIC"];
-    let program = ["-O2", "-fno-inline", "-levidence"];
-    let folder = compile_texts(&[(LIBRARY, "libevidence.so", &flags), (PROGRAM, "program", &program)]);
-    let (_, recording) = trace(&folder, &["--lib", "libevidence.so"]);
-    assert_eq!(counts(&recording), told(&[("tail", 100), ("whole", 100)]));
-    let names = names(recording.regions());
-    let of = |name: &str| recording.calls().filter(|call| names[&call.region] == name).collect::<Vec<_>>();
-    assert!(of("tail").iter().all(|call| call.ending != Ending::Returned), "all were left");
-    assert!(of("whole").iter().all(|call| call.parent == 0), "nobody of the library called it");
-}

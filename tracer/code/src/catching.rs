@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use foldhash::HashSet;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use rtrace_symbolizer::{FrameRange, Image};
 
 use crate::calls::{candidates, confirmed};
@@ -38,8 +38,6 @@ struct FunctionRange {
     lands: bool,
     /// Where what it calls returns to twice.
     twice: Vec<u64>,
-    /// Where its direct jumps lead, if it stores its stack pointer for who comes into its middle.
-    joins: Vec<u64>,
 }
 
 impl Catching {
@@ -59,7 +57,6 @@ impl Catching {
                 calls[from..to].iter().map(|address| start + (address - frame.start)).collect::<Vec<u64>>()
             };
             let lands = takes_label(image, &frames, frame);
-            let joins = if lands { joins(image, frame) } else { Vec::new() };
             let catches = frame.has_lsda || lands || !within(&calls.possible).is_empty();
             Some(FunctionRange {
                 start,
@@ -67,7 +64,6 @@ impl Catching {
                 catches,
                 lands,
                 twice: within(&calls.confirmed),
-                joins: joins.iter().map(|address| start + (address - frame.start)).collect(),
             })
         });
         let mut ranges: Vec<FunctionRange> = ranges.collect();
@@ -110,12 +106,6 @@ impl Catching {
         self.function(offset).is_some_and(|function| function.lands)
     }
 
-    /// Whether control may come to this return address in a function as by a return, where a jump has left what was called
-    /// from there: the code behind `__builtin_setjmp` may go on there.
-    pub fn is_joined(&self, offset: u64) -> bool {
-        self.function(offset).is_some_and(|function| function.joins.contains(&offset))
-    }
-
     /// The return addresses in the function at an offset of the file, as offsets, to which control may come
     /// twice. A hit there tells that what was called later is over.
     pub fn returns_twice(&self, offset: u64) -> &[u64] {
@@ -146,22 +136,6 @@ fn takes_label(image: &Image, frames: &[FrameRange], frame: &FrameRange) -> bool
         (is_lea && is_label(behind.wrapping_add_signed(number.into())))
             || (is_fixed && is_label(u64::from(number.cast_unsigned())))
     })
-}
-
-/// Where the direct jumps of a function lead that stores its stack pointer, as for `__builtin_setjmp`.
-fn joins(image: &Image, frame: &FrameRange) -> Vec<u64> {
-    let length = usize::try_from(frame.end - frame.start).unwrap_or(0);
-    let code = image.code(frame.start, length).unwrap_or_default();
-    let (mut joins, mut stores) = (Vec::new(), false);
-    for instruction in &mut Decoder::with_ip(64, code, frame.start, DecoderOptions::NONE) {
-        let moves = instruction.mnemonic() == Mnemonic::Mov && instruction.op0_kind() == OpKind::Memory;
-        stores |= moves && instruction.op1_register() == Register::RSP;
-        let target = instruction.near_branch_target();
-        let jumps =
-            matches!(instruction.flow_control(), FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch);
-        joins.extend((jumps && (frame.start..frame.end).contains(&target)).then_some(target));
-    }
-    if stores { joins } else { Vec::new() }
 }
 
 /// The sorted addresses to which calls return.
@@ -222,23 +196,6 @@ mod tests {
         int forks(void) { if (vfork() == 0) _exit(0); other(); if (_setjmp(buffer)) return 1; return 0; }
         int none(void) { other(); return 2; }
     ";
-
-    #[test]
-    fn a_return_address_to_which_a_jump_may_lead_is_known() {
-        const SOURCE: &str = "
-            static void *landing[5]; static int (*volatile hook)(void); static volatile int left;
-            __attribute__((noipa)) void joins(void) { if (__builtin_setjmp(landing)) left++; else hook(); }
-            __attribute__((noipa)) void apart(void) { hook(); if (left) hook(); else left++; }
-            int main(void) { joins(); apart(); }";
-        let Some(image) = crate::testing::compile("c", SOURCE, &["-O2", "-no-pie"]) else { return };
-        let catching = Catching::of(&image);
-        let joined = |name: &str| {
-            let functions = image.all_functions().unwrap().functions;
-            let function = functions.iter().find(|function| function.name == name).unwrap();
-            (function.file_offset..function.file_offset + function.size).filter(|&at| catching.is_joined(at)).count()
-        };
-        assert_eq!((joined("joins"), joined("apart"), joined("main")), (1, 0, 0));
-    }
 
     #[test]
     fn jumps_into_the_middle_of_a_function_are_foreseen() {

@@ -133,9 +133,7 @@ impl Callers {
     }
 
     fn arrival_in(&self, id: FileId, part: &Part, offset: u64, keeps: Option<Keeps>) -> Arrival {
-        let Some(code) = self.code(id, part, offset).filter(|_| !self.is_joined(id, offset)) else {
-            return Arrival::Impossible;
-        };
+        let Some(code) = self.code(id, part, offset) else { return Arrival::Impossible };
         let at_once = || arrival::at_return_address(code, &self.emulation).map_or(Arrival::Impossible, Arrival::Site);
         let arrival = |keeps| match arrival::arrival(code, &self.emulation, keeps) {
             Arrival::Skip { .. } if self.catches(id, offset) => at_once(),
@@ -167,11 +165,6 @@ impl Callers {
     /// Whether control may come into the middle of the function at this offset of a file by a jump from anywhere.
     fn lands(&self, id: FileId, offset: u64) -> bool {
         self.catching(id).is_some_and(|catching| catching.lands(offset))
-    }
-
-    /// Whether control may come to this return address without a return.
-    fn is_joined(&self, id: FileId, offset: u64) -> bool {
-        self.catching(id).is_some_and(|catching| catching.is_joined(offset))
     }
 
     /// The function that makes the call that returns to this offset of a file, if it is known.

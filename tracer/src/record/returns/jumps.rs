@@ -10,7 +10,6 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use rtrace_bpf::journal::Probed;
 use rtrace_bpf::wire::untraced_jump_cookie;
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
-use rtrace_code::tails::leaves_frames;
 use rtrace_model::Jump;
 use rtrace_plan::{Plan, jump};
 use rtrace_symbolizer::{Image, is_executable, select, soname};
@@ -21,9 +20,6 @@ use crate::record::jump_candidates::Candidate;
 use crate::target::code::Spot;
 use crate::target::files::Pinned;
 use crate::target::presence::{CodeComparison, ProcessCode};
-
-/// It puts back the stack pointer that it has moved, and jumps to the function that it has found.
-const DYNAMIC_LINKER: &str = "ld-linux-x86-64.so.2";
 
 /// A file with its functions.
 struct Known {
@@ -88,12 +84,7 @@ impl<'a> Jumps<'a> {
                 true => None,
                 false => known(name, path, is_traced, |offset| has_probe.contains(&(*id, offset))),
             };
-            if !self.known.contains_key(id) {
-                self.known.insert(*id, look());
-                if leaves_unseen(name, path, is_traced) {
-                    self.programs.doubt_tails();
-                }
-            }
+            self.known.entry(*id).or_insert_with(look);
             self.link(pid, *id)?;
         }
         Ok(())
@@ -196,22 +187,10 @@ impl<'a> Jumps<'a> {
     }
 }
 
-/// Whether code of a file leaves calls in ways of its own, where no probe sees it, such as `__builtin_longjmp`.
-fn leaves_unseen(name: &Path, path: &Path, is_traced: bool) -> bool {
-    let is_seen = |image: &Image| (is_traced || image.is_executable()) && !jump::of(image).is_empty();
-    !has_jumps(name)
-        && Image::open(path)
-            .is_ok_and(|image| image.soname() != Some(DYNAMIC_LINKER) && leaves_frames(&image) && !is_seen(&image))
-}
-
-/// Whether a shared file has functions by which control leaves others, which are known by their names.
-fn has_jumps(name: &Path) -> bool {
-    name.file_name().and_then(|name| name.to_str()).is_some_and(jump::may_be_in)
-}
-
 /// What a file has, but for functions that have a probe. Programs and traced libraries may have copies of their own.
 fn known(name: &Path, path: &Path, is_traced: bool, has_probe: impl Fn(u64) -> bool) -> Option<Known> {
-    if !(is_traced || has_jumps(name) || is_executable(path)) {
+    let is_shared = || name.file_name().and_then(|name| name.to_str()).is_some_and(jump::may_be_in);
+    if !(is_traced || is_shared() || is_executable(path)) {
         return None;
     }
     let image = Image::open(path).ok()?;
