@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::io;
 
-use rtrace_model::{CallValues, FunctionEvent, LocationId, Region, RegionId, Timestamp, Value, known};
+use rtrace_model::{CallValues, FunctionEvent, LocationId, Region, RegionId, Value, known};
 
 use super::super::super::source::Nested;
 use super::super::super::{Excerpt, ExportError};
@@ -96,11 +96,11 @@ impl<'a> OtfMessages<'a> {
         locations: &[LocationId],
     ) -> Result<(), ExportError> {
         self.files.next_trace();
-        // What sets a job up makes the communicator of all ranks.
+        // What sets a job up makes the communicator of all ranks. The function of Fortran calls that of C.
         let job = |region: &Region| Some((region.id, known("job", &region.symbol())? == "up"));
         let jobs: HashMap<RegionId, bool> = source.regions().iter().filter_map(job).collect();
         let mut threads: Vec<_> = locations.iter().map(|&location| nested.calls(location)).collect();
-        let mut until = vec![Timestamp(0); threads.len()];
+        let mut is_up: HashMap<Option<u32>, bool> = HashMap::new();
         let mut due = BinaryHeap::new();
         let mut next = Vec::new();
         for (place, calls) in threads.iter_mut().enumerate() {
@@ -117,10 +117,9 @@ impl<'a> OtfMessages<'a> {
                 let symbol = source.symbol(measured.call.region);
                 ["_all", "_ordered"].iter().any(|part| symbol.contains(part))
             };
-            // The function of Fortran calls that of C.
-            let is_within = measured.call.start < until[place];
-            until[place] = until[place].max(measured.call.known_until());
-            if let Some(&is_made) = jobs.get(&measured.call.region).filter(|_| !is_within) {
+            if let Some(&is_made) = jobs.get(&measured.call.region)
+                && is_up.insert(self.messages.rank_of(locations[place]), is_made) != Some(is_made)
+            {
                 record.clear();
                 fill_handle(&mut record, CommunicatorId::WORLD, is_made);
                 self.records.add(locations[place], measured.call.id, true, encoding::MPI_COLLECTIVE_END, &record)?;
