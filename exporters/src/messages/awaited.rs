@@ -11,7 +11,7 @@ use foldhash::HashMap;
 use rtrace_model::{FunctionEvent, LocationId, Timestamp};
 
 use super::CallTime;
-use super::communicators::{Communicator, CommunicatorId};
+use super::communicators::{Communicator, CommunicatorId, WindowId};
 use super::event::{Collective, MessageEvent, MessageKind};
 use super::matching::{MatchedMessage, MessageEnd};
 
@@ -43,7 +43,7 @@ struct OpenWait {
 #[derive(Debug, Default)]
 pub(super) struct AwaitedCalls {
     calls: HashMap<(LocationId, u64), OpenWait>,
-    parts: BTreeMap<CommunicatorId, BTreeMap<u32, Vec<Part>>>,
+    parts: BTreeMap<(CommunicatorId, Option<WindowId>), BTreeMap<u32, Vec<Part>>>,
     /// Ranks of which operations may be missing.
     unsure: BTreeSet<u32>,
 }
@@ -71,6 +71,8 @@ impl AwaitedCalls {
                     begun.insert(request, event.at.start);
                     continue;
                 }
+                // Those whose return was not seen are not here, so that others are not the same one.
+                MessageKind::Collective(Collective { event: FunctionEvent::WindowCreate, .. }) => continue,
                 MessageKind::Collective(collective) => (collective, event.at.start),
                 MessageKind::CollectiveComplete { collective, request } => match begun.remove(&request) {
                     Some(start) => (collective, start),
@@ -79,8 +81,8 @@ impl AwaitedCalls {
                 _ => continue,
             };
             self.expect(event.at);
-            let of_communicator = self.parts.entry(collective.communicator).or_default();
-            of_communicator.entry(rank).or_default().push(Part { collective, start, done: event.at });
+            let of_same = self.parts.entry((collective.communicator, collective.window)).or_default();
+            of_same.entry(rank).or_default().push(Part { collective, start, done: event.at });
         }
         // Operations whose end is not known are missing in their communicators, whichever these are.
         if let Some(rank) = events.iter().find_map(|event| rank_of(event.at.location)).filter(|_| !begun.is_empty()) {
@@ -115,7 +117,7 @@ impl AwaitedCalls {
 
     /// Visits the calls of which all is known.
     pub(super) fn finish(mut self, communicators: &[Communicator], mut visit: impl FnMut(AwaitedCall)) {
-        for (id, mut parts) in std::mem::take(&mut self.parts) {
+        for ((id, _), mut parts) in std::mem::take(&mut self.parts) {
             let Some(communicator) = communicators.get(id.0 as usize) else { continue };
             let ranks = &communicator.members;
             parts.values_mut().for_each(|of_rank| of_rank.sort_by_key(|part| part.start));
@@ -161,7 +163,7 @@ fn operation(ranks: &[u32], parts: &[Part], mut found: impl FnMut(CallTime, Time
             (E::Scan | E::Exscan, _) => before,
             (E::Barrier | E::Allgather | E::AllgatherV | E::Allreduce, _) => last,
             (E::Alltoall | E::AlltoallV | E::ReduceScatter | E::ReduceScatterBlock, _) => last,
-            (E::RmaFence | E::WindowCreate | E::WindowFree, _) => last,
+            (E::RmaFence | E::WindowFree, _) => last,
             _ => continue,
         };
         found(part.done, began);

@@ -230,7 +230,7 @@ pub struct MessageGaps {
     pub unknown_receives: u64,
     /// Collective operations, and accesses to memory, of which the communicator or the target is not known.
     pub unknown_others: u64,
-    /// Calls on communicators whose members are not known: no message on another one is one of theirs.
+    /// Calls on communicators, or windows, whose members are not known: no message on another one is one of theirs.
     pub unknown_communicators: u64,
     /// Requests whose end was not seen: their calls were not timed, or had more requests than are recorded.
     pub unseen_ends: u64,

@@ -369,10 +369,13 @@ impl Recorder<'_> {
         // Without communicators, some ranks may do it among themselves.
         let is_all = call.unsigned(Role::Count).is_none_or(|ranks| ranks == u64::from(self.communicators.size()));
         let Some(communicator) = communicator.filter(|_| window != Some(WindowId::WORLD) || is_all) else {
-            let called = call.value(Role::Communicator);
-            match called.is_some_and(|called| self.communicators.is_elsewhere(process, called, call.at.start)) {
-                true => self.gaps.unknown_communicators += 1,
-                false => self.gaps.unknown_others += 1,
+            let is_elsewhere = |called| self.communicators.is_elsewhere(process, called, call.at.start);
+            match call.event {
+                // What is made is not known either, which counts where it is used.
+                WindowCreate => {}
+                RmaFence | WindowFree => self.gaps.unknown_communicators += 1,
+                _ if call.value(Role::Communicator).is_some_and(is_elsewhere) => self.gaps.unknown_communicators += 1,
+                _ => self.gaps.unknown_others += 1,
             }
             return;
         };
@@ -449,7 +452,7 @@ impl Recorder<'_> {
                 self.put(call.at, is_over, MessageKind::Lock { window, target, is_over });
             }
             None if rank.is_some_and(|rank| rank < 0) => {}
-            None => self.gaps.unknown_others += 1,
+            None => self.gaps.unknown_communicators += 1,
         }
     }
 

@@ -412,7 +412,7 @@ fn what_does_not_say_its_communicator_is_of_none() {
                 1 6 7 rma_lock peer=0";
     let (_folder, set) = job(&[rank]);
     let (kinds, gaps) = kinds(&set, 0);
-    assert_eq!((kinds, gaps.unknown_others), (Vec::new(), 4));
+    assert_eq!((kinds, gaps.unknown_others, gaps.unknown_communicators), (Vec::new(), 2, 2));
 }
 
 #[test]
