@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 use rtrace_exporters::Trace;
 use rtrace_model::{Call, Ending, EventKind, Reading, Sample, Scope};
@@ -9,7 +10,7 @@ use rtrace_model::{Call, Ending, EventKind, Reading, Sample, Scope};
 use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::skip::Turn;
-use crate::common::target::{Flavour, Target};
+use crate::common::target::{Flavour, Target, compile_text};
 use crate::common::truth::Thread;
 
 /// Writes during each call of a thread, in the order of enters: all, and those of callees.
@@ -143,6 +144,43 @@ fn values_are_those_written() {
     let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
     assert_eq!(values, (0..100).map(|i| f64::from(100 - 7 * i)).collect::<Vec<_>>());
     assert_eq!(trace.summary().unwrap().losses, []);
+}
+
+/// A block of the heap, in a process that has it already.
+#[test]
+fn memory_at_an_address_is_watched() {
+    const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+long *volatile block;
+__attribute__((noinline)) void write_some(int i) { for (int k = 0; k < i % 3; k++) *block = 10 * i + k; }
+int main(void) {
+    block = malloc(800);
+    printf("ready now\n%p\n", (void *)block); fflush(stdout); getchar();
+    for (int i = 0; i < 30; i++) write_some(i);
+    return 0;
+}"#;
+    let Some(_turn) = Turn::take() else { return };
+    if !can_watch() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    compile_text(folder.path(), PROGRAM, "program", &["-O1", "-rdynamic"]);
+    let mut waiting = Waiting::start(&mut Command::new(folder.path().join("program")));
+    let address = waiting.line();
+    let watched = format!("{}/8:w:signed", address.trim());
+    let options = ["--lib", "exe", "--func", "write_some", "--watch", &watched].map(str::to_owned);
+    let attached = Attached::start(waiting.pid(), &options);
+    waiting.go();
+    assert!(waiting.finish().status.success());
+    let (_, recording) = attached.finish();
+    let writes: Vec<u64> =
+        recording.counted("write_some").into_values().flatten().map(|(_, readings)| readings[0].inclusive).collect();
+    // The first return may not be seen.
+    assert_eq!(writes[1..], (1..30).map(|i| i % 3).collect::<Vec<_>>());
+    let program = folder.path().join("program").display().to_string();
+    let refused = rtrace::refuses(&["run", "--no-tui", "--lib", "exe", "--watch", "0x1000/8", "--", &program]);
+    assert!(refused.contains("failed to watch `0x1000/8:w`: only a running process says"), "{refused}");
 }
 
 #[test]

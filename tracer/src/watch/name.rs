@@ -1,4 +1,4 @@
-//! What a user writes: `[LIB:]SYMBOL[+OFFSET/SIZE][:w|rw][:unsigned|signed|float]`.
+//! What a user writes: `[LIB:]SYMBOL[+OFFSET/SIZE][:w|rw][:unsigned|signed|float]`, or `0xADDRESS/SIZE` of running processes.
 //!
 //! Values are those after writes: to read one is an access, too, which would be told like the program's.
 
@@ -46,8 +46,10 @@ impl Number {
 pub struct Name {
     /// The library that has it, as `--lib` names libraries.
     pub library: Option<String>,
-    /// Its symbol, or its name in the source.
+    /// Its symbol, or its name in the source; an address as it was written.
     pub symbol: String,
+    /// Where it is in the processes, if that is said.
+    pub address: Option<u64>,
     /// The part of it that is watched, by its offset and size in bytes; all of it if there is none.
     pub part: Option<(u64, u64)>,
     /// Which accesses count.
@@ -72,6 +74,14 @@ impl FromStr for Name {
             Some(1) => Access::ReadOrWrite,
             _ => Access::Write,
         };
+        let address = rest.strip_prefix("0x").and_then(|rest| {
+            let (address, size) = rest.split_once('/')?;
+            Some((u64::from_str_radix(address, 16).ok()?, size.parse().ok()?))
+        });
+        if let Some((address, size)) = address {
+            let (symbol, address, part) = (format!("{address:#x}"), Some(address), Some((0, size)));
+            return Name { library: None, symbol, address, part, access, values }.checked();
+        }
         let part = rest.rsplit_once('+').and_then(|(before, part)| {
             let (offset, size) = part.split_once('/')?;
             Some((before, (offset.parse().ok()?, size.parse().ok()?)))
@@ -87,17 +97,25 @@ impl FromStr for Name {
         if single_colon(&symbol).is_some() {
             return Err("what follows the symbol must be w or rw, then unsigned, signed or float".to_owned());
         }
-        if values.is_some() && access == Access::ReadOrWrite {
-            return Err("values are recorded after writes: leave out `rw`".to_owned());
-        }
-        Ok(Name { library, symbol, part, access, values })
+        Name { library, symbol, address: None, part, access, values }.checked()
     }
 }
 
 impl Name {
+    fn checked(self) -> Result<Name, String> {
+        match (self.values, self.access) {
+            (Some(_), Access::ReadOrWrite) => Err("values are recorded after writes: leave out `rw`".to_owned()),
+            _ => Ok(self),
+        }
+    }
+
     /// The variable, or the part of it that is watched.
     pub fn variable(&self) -> String {
-        let part = self.part.map_or_else(String::new, |(offset, size)| format!("+{offset}/{size}"));
+        let part = match (self.address, self.part) {
+            (_, None) => String::new(),
+            (Some(_), Some((_, size))) => format!("/{size}"),
+            (None, Some((offset, size))) => format!("+{offset}/{size}"),
+        };
         format!("{}{part}", self.symbol)
     }
 }
@@ -131,7 +149,8 @@ mod tests {
     use super::*;
 
     fn name(library: Option<&str>, symbol: &str, access: Access, values: Option<Number>) -> Name {
-        Name { library: library.map(str::to_owned), symbol: symbol.to_owned(), part: None, access, values }
+        let (library, symbol) = (library.map(str::to_owned), symbol.to_owned());
+        Name { library, symbol, address: None, part: None, access, values }
     }
 
     #[test]
@@ -149,6 +168,13 @@ mod tests {
         assert_eq!(parse("exe:grid+16/8:w:float"), part);
         assert_eq!(part.to_string(), "exe:grid+16/8:w");
         assert_eq!(parse("operator+").symbol, "operator+");
+        let heap = Name {
+            address: Some(0x55_5555),
+            part: Some((0, 8)),
+            ..name(None, "0x555555", Access::Write, Some(Number::Signed))
+        };
+        assert_eq!(parse("0x555555/8:w:signed"), heap);
+        assert_eq!(heap.to_string(), "0x555555/8:w");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rtrace_bpf::MAX_WATCHES;
+use rtrace_symbolizer::address_space::AddressSpace;
 use rtrace_symbolizer::linker;
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, Variable, select};
@@ -97,6 +98,13 @@ fn part_of(name: &Name, variable: Variable) -> Result<Variable, Error> {
     Ok(Variable { address: variable.address + offset, size, ..variable })
 }
 
+/// What is watched where an address is said.
+fn at_address(name: &Name) -> Result<Option<Variable>, Error> {
+    let Some((address, (_, size))) = name.address.zip(name.part) else { return Ok(None) };
+    let variable = Variable { address, size, is_exported: false, is_thread_local: false };
+    fit(name, variable).map(|()| Some(variable))
+}
+
 fn fit(name: &Name, variable: Variable) -> Result<(), Error> {
     let unfit = |cause| Err(Error::Unfit { name: name.to_string(), cause });
     let Variable { address, size, is_thread_local, .. } = variable;
@@ -122,6 +130,14 @@ fn fit(name: &Name, variable: Variable) -> Result<(), Error> {
 pub fn of_processes(names: &[Name], libraries: &[String], pids: &[u32]) -> Result<Vec<Watch>, Error> {
     if names.is_empty() {
         return Ok(Vec::new());
+    }
+    for &pid in pids {
+        let space = AddressSpace::of(pid)?;
+        let is_mapped = |address| space.areas().any(|area| area.mapping.contains(address));
+        if let Some(name) = names.iter().find(|name| name.address.is_some_and(|address| !is_mapped(address))) {
+            let cause = format!("process {pid} has no memory there");
+            return Err(Error::Unfit { name: name.to_string(), cause });
+        }
     }
     // What cannot be read is no file that a variable could be found in.
     let image_of = |module: &Module| Image::open(&module.open_path()).ok().map(Arc::new);
@@ -153,6 +169,10 @@ pub fn files_of(
 pub fn of_command(names: &[Name], libraries: &[String], command: &[OsString]) -> Result<Vec<Watch>, Error> {
     if names.is_empty() {
         return Ok(Vec::new());
+    }
+    if let Some(name) = names.iter().find(|name| name.address.is_some()) {
+        let cause = "only a running process says what is at an address: attach to it".to_owned();
+        return Err(Error::Unfit { name: name.to_string(), cause });
     }
     let environment = target::environment();
     let executables = linker::resolve_command(target::word_of(command), environment.path.as_deref())?;
@@ -187,14 +207,14 @@ fn sized(names: &[Name], libraries: &[String], processes: &[Vec<VariableFile>]) 
         }) {
             return Err(Error::Twice(name.to_string()));
         }
-        let mut found = None;
+        let mut found = at_address(name)?;
         for files in processes {
-            found = found.or(locate(name, libraries, files)?);
+            found = found.or(locate(name, libraries, files)?.map(|(_, variable)| variable));
         }
         if found.is_none() {
-            found = locate(name, libraries, &loaded_later(name, libraries))?;
+            found = locate(name, libraries, &loaded_later(name, libraries))?.map(|(_, variable)| variable);
         }
-        let (_, variable) = found.ok_or_else(|| Error::NotFound(name.to_string()))?;
+        let variable = found.ok_or_else(|| Error::NotFound(name.to_string()))?;
         let size = u8::try_from(variable.size).expect("it is 8 at most");
         watches.push(Watch { name: name.clone(), size });
     }

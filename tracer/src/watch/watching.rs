@@ -87,6 +87,20 @@ impl<'a> Watching<'a> {
     pub fn begin(&mut self, pids: &[u32]) -> Result<(), Error> {
         for &pid in pids {
             self.look(pid).into_iter().try_for_each(|(_, placed)| placed)?;
+            self.watch_addresses(pid)?;
+        }
+        Ok(())
+    }
+
+    /// Watches the addresses that the user says, which are those of this process, and of the children that it makes.
+    fn watch_addresses(&mut self, pid: u32) -> Result<(), Error> {
+        let addresses = self.watches.watches.iter().map(|watch| watch.name.address).enumerate();
+        for (place, address) in addresses.filter_map(|(place, address)| Some((place, address?))) {
+            self.place(pid, place, address)?;
+            if let Some(process) = self.processes.get_mut(&pid) {
+                process.places[place] = VariablePlace::At(address);
+                process.settled_at = host::now();
+            }
         }
         Ok(())
     }

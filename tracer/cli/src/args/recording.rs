@@ -110,7 +110,7 @@ pub struct RecordingArgs {
     ///
     /// [LIB:]SYMBOL[+OFFSET/SIZE][:w|rw][:unsigned|signed|float], such as `errors`, `libz.so:errors:rw` or
     /// `exe:ns::total:w:float`. SYMBOL is a variable of 1, 2, 4 or 8 bytes in the program or in a traced library; of an array
-    /// or structure, `exe:grid+16/8` is the part of 8 bytes from byte 16 on. `w` counts writes, `rw` reads
+    /// or structure, `exe:grid+16/8` is the part of 8 bytes from byte 16 on. With attach, `0x55e0c2a0/8` is 8 bytes at an address. `w` counts writes, `rw` reads
     /// and writes. With a type, rtrace also records the value after each write. Uses hardware watchpoints; each access
     /// costs a few microseconds.
     #[arg(long = "watch", value_name = "VARIABLE")]
