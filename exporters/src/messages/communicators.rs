@@ -97,6 +97,15 @@ enum Named<T> {
     Any,
 }
 
+impl<T> Named<T> {
+    fn one(self) -> Option<T> {
+        match self {
+            Named::One(id) => Some(id),
+            Named::Other | Named::Any => None,
+        }
+    }
+}
+
 /// A call that makes a communicator, or frees it.
 struct Making {
     process: ProcessKey,
@@ -218,10 +227,7 @@ impl Communicators {
         if SELVES.contains(&called) {
             return self.selves.get(&process).copied();
         }
-        match named(&self.names, process, called, time) {
-            Named::One(id) => Some(id),
-            Named::Other | Named::Any => None,
-        }
+        named(&self.names, process, called, time).one()
     }
 
     /// Whether a process called so what is none of those that it has other names for.
@@ -232,10 +238,7 @@ impl Communicators {
 
     /// The window that a process called so at that time.
     pub(super) fn find_window(&self, process: ProcessKey, called: i64, time: Timestamp) -> Option<WindowId> {
-        match named(&self.window_names, process, called, time) {
-            Named::One(id) => Some(id),
-            Named::Other | Named::Any => None,
-        }
+        named(&self.window_names, process, called, time).one()
     }
 
     /// Whether a call of this function means all ranks.

@@ -382,9 +382,10 @@ impl Recorder<'_> {
         let root = call.value(Role::Root).and_then(|root| self.communicators.peer(process, communicator, root));
         let own = self.communicators.rank_of(process);
         let of = self.communicators.all().get(communicator.0 as usize);
-        let ranks = of.zip(own).map_or(0, |(of, own)| of.peers_of(own).len() as u64);
-        let place = of.and_then(|of| of.members.iter().position(|member| Some(*member) == own)).unwrap_or(0) as u64;
-        let (sent, received) = volumes(call, root.is_some() && root == own, place, ranks);
+        let (sent, received) = of.zip(own).map_or((Size::Unknown, Size::Unknown), |(of, own)| {
+            let place = of.members.iter().position(|member| *member == own).unwrap_or(0) as u64;
+            volumes(call, root == Some(own), place, of.peers_of(own).len() as u64)
+        });
         let collective = Collective { event: call.event, communicator, window, root, sent, received };
         match call.has(Role::Request) {
             true => self.begin(process, call, Begun::Collective(collective), false),
