@@ -131,12 +131,13 @@ pub fn of_processes(names: &[Name], libraries: &[String], pids: &[u32]) -> Resul
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    for &pid in pids {
-        let space = AddressSpace::of(pid)?;
-        let is_mapped = |address| space.areas().any(|area| area.mapping.contains(address));
-        if let Some(name) = names.iter().find(|name| name.address.is_some_and(|address| !is_mapped(address))) {
-            let cause = format!("process {pid} has no memory there");
-            return Err(Error::Unfit { name: name.to_string(), cause });
+    for (name, address) in names.iter().filter_map(|name| Some((name, name.address?))) {
+        for &pid in pids {
+            let space = AddressSpace::of(pid)?;
+            if !space.areas().any(|area| area.mapping.contains(address)) {
+                let cause = format!("process {pid} has no memory there");
+                return Err(Error::Unfit { name: name.to_string(), cause });
+            }
         }
     }
     // What cannot be read is no file that a variable could be found in.
