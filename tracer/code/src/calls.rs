@@ -29,6 +29,10 @@ const MOV_R11D: [u8; 2] = [0x41, 0xbb];
 const MOV_R11D_SIZE: usize = 6;
 /// Bytes of a displacement.
 const REL32: usize = 4;
+/// `jmp rel32`
+const JUMP: u8 = 0xe9;
+/// Bytes of a function that only passes its arguments on, at most.
+pub const LONGEST_WRAPPER: u64 = 64;
 
 /// The virtual address to which the displacement at this position leads, and the position behind it.
 fn destination(bytes: &[u8], start: u64, position: usize) -> Option<(u64, usize)> {
@@ -165,6 +169,16 @@ pub fn stubs(bytes: &[u8], start: u64, slots: &Addresses) -> Vec<(u64, u64)> {
     found
 }
 
+/// What a short function jumps to at its end, if all its ways lead to what is meant: who calls it gets the return of that.
+pub fn passes_on(code: &[u8], start: u64, is_target: impl Fn(u64) -> bool) -> Option<u64> {
+    let jump = code.len().checked_sub(1 + REL32).filter(|&jump| code[jump] == JUMP)?;
+    let (target, _) = destination(code, start, jump + 1).filter(|(target, _)| is_target(*target))?;
+    let mut flow = Flow::new(code, start);
+    flow.follow(start);
+    let stays = flow.returns || flow.jumps_indirectly || flow.runs_off || flow.is_broken || !flow.calls.is_empty();
+    (!stays && flow.leaves.iter().all(|&leads| is_target(leads))).then_some(target)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +247,22 @@ mod tests {
         let expected = [Callee::Slot(START + 0x800), Callee::Direct(CALLED), Callee::Direct(CALLED)];
         assert_eq!(callees, expected.map(Some));
         assert_eq!((callee(&code, START, START + 3), callee(&code, START, START + 7)), (None, None));
+    }
+
+    #[test]
+    fn wrappers_pass_a_call_on() {
+        let jump = |position: u64| [&[JUMP], &call(position)[1..]].concat();
+        let target = |code: &[u8]| passes_on(code, START, |target| target == CALLED);
+        let clear = [0x31, 0xc0];
+        assert_eq!(target(&[&clear[..], &jump(2)].concat()), Some(CALLED));
+        assert_eq!(passes_on(&jump(0), START, |_| false), None);
+        // je 4; xor; 4: jmp CALLED
+        assert_eq!(target(&[&[0x74, 2], &clear[..], &jump(4)].concat()), Some(CALLED));
+        // je 3; ret; 3: jmp CALLED
+        assert_eq!(target(&[&[0x74, 1, 0xc3][..], &jump(3)].concat()), None, "it may return itself");
+        // je behind it; jmp CALLED
+        assert_eq!(target(&[&[0x74, 5][..], &jump(2)].concat()), None, "it may go elsewhere");
+        assert_eq!(target(&[&call(0)[..], &jump(5)].concat()), None, "what it calls returns before");
     }
 
     #[test]

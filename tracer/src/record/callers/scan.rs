@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_code::arrival::Keeps;
-use rtrace_code::calls::{Callee, Confirmed, callee, candidates, confirmed, stubs};
+use rtrace_code::calls::{Callee, Confirmed, LONGEST_WRAPPER, callee, candidates, confirmed, passes_on, stubs};
 use rtrace_code::text::{Addresses, Text};
 use rtrace_symbolizer::open_regular;
 
@@ -73,7 +73,26 @@ impl<'a> Callees<'a> {
         }
         callees.targets = Meant::new(targets);
         callees.ranges = caller.image.code_ranges();
+        callees.add_wrappers();
         Some(callees)
+    }
+
+    /// Who calls a function that passes on to a target gets the return of that.
+    fn add_wrappers(&mut self) {
+        let is_target = |target| self.targets.addresses.contains(target);
+        let mut targets = self.targets.keeps.clone();
+        for FunctionPiece { ranges, code, .. } in self.pieces(0) {
+            let bytes = self.read(code.clone());
+            let short = self.ranges[ranges].iter().filter(|range| range.end - range.start <= LONGEST_WRAPPER);
+            for range in short {
+                let within = (range.start - code.start) as usize..(range.end - code.start) as usize;
+                let target = bytes.get(within).and_then(|code| passes_on(code, range.start, is_target));
+                if let Some(target) = target {
+                    add_keeps(&mut targets, range.start, self.targets.keeps[&target]);
+                }
+            }
+        }
+        self.targets = Meant::new(targets);
     }
 
     /// The file without its calls.
