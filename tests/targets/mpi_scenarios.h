@@ -292,13 +292,14 @@ static void large(MPI_Comm comm)
 
 static void collectives(MPI_Comm comm)
 {
-	int size = size_of(comm), counts[MOST], places[MOST];
+	int size = size_of(comm), rank = rank_of(comm), counts[MOST], pairs[MOST], places[MOST];
 	MPI_Request request, requests[2];
 	MPI_Status status, statuses[2];
 
 	for (int i = 0; i < MOST; i++) {
-		counts[i] = 3;
-		places[i] = 3 * i;
+		counts[i] = 2 + i % 5;
+		pairs[i] = (rank + i) % 4;
+		places[i] = 6 * i;
 	}
 	for (int root = 0; root < size; root++) {
 		int is_root = is_own(comm, root);
@@ -322,8 +323,18 @@ static void collectives(MPI_Comm comm)
 		MPI_Allgather(MPI_IN_PLACE, 0, MPI_INT, buffers[1], 12, MPI_INT, comm);
 		MPI_Alltoall(buffers[0], 3, MPI_INT, buffers[1], 3, MPI_INT, comm);
 		MPI_Reduce_scatter_block(buffers[0], buffers[1], 5, MPI_INT, MPI_SUM, comm);
-		MPI_Gatherv(buffers[0], 3, MPI_INT, buffers[1], counts, places, MPI_INT, root, comm);
-		MPI_Alltoallv(buffers[0], counts, places, MPI_INT, buffers[1], counts, places, MPI_INT, comm);
+		MPI_Gatherv(buffers[0], counts[rank], MPI_INT, buffers[1], counts, places, MPI_INT, root, comm);
+		MPI_Gatherv(is_root ? MPI_IN_PLACE : buffers[0], counts[rank], MPI_INT, buffers[1], counts, places, MPI_INT, root,
+			    comm);
+		MPI_Scatterv(buffers[0], counts, places, MPI_INT, buffers[1], counts[rank], MPI_INT, root, comm);
+		MPI_Scatterv(is_root ? buffers[0] : 0, is_root ? counts : 0, is_root ? places : 0, MPI_INT, buffers[1],
+			     counts[rank], MPI_INT, root, comm);
+		MPI_Allgatherv(buffers[0], counts[rank], MPI_INT, buffers[1], counts, places, MPI_INT, comm);
+		MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_INT, buffers[1], counts, places, MPI_INT, comm);
+		MPI_Alltoallv(buffers[0], pairs, places, MPI_INT, buffers[1], pairs, places, MPI_INT, comm);
+		MPI_Alltoallv(MPI_IN_PLACE, pairs, places, MPI_INT, buffers[1], pairs, places, MPI_INT, comm);
+		MPI_Reduce_scatter(buffers[0], buffers[1], counts, MPI_INT, MPI_SUM, comm);
+		MPI_Reduce_scatter(MPI_IN_PLACE, buffers[1], counts, MPI_INT, MPI_SUM, comm);
 	}
 }
 

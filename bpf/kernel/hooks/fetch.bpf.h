@@ -174,6 +174,44 @@ static __always_inline long fetch_list(struct rt_values *values, const struct rt
 	return error;
 }
 
+/* A list that is added up. */
+struct summing {
+	u64 address;
+	u64 sum;
+	u8 bytes;
+	bool is_signed;
+	bool failed;
+};
+
+static long sum_step(u32 element, struct summing *list)
+{
+	u64 value = 0;
+	u8 unused = (64 - list->bytes * 8) & 63;
+
+	if (fetch_memory(&value, list->bytes * 8 - 1, (void *)(list->address + (u64)element * list->bytes))) {
+		list->failed = true;
+		return 1;
+	}
+	value <<= unused;
+	list->sum += list->is_signed ? (u64)((__s64)value >> unused) : value >> unused;
+	return 0;
+}
+
+static __always_inline long fetch_sum(u64 *value, const struct rt_fetch *fetch, u64 elements, u64 address)
+{
+	struct summing list = {
+		.address = address,
+		.bytes = fetch->number & 255,
+		.is_signed = fetch->flags & RT_FETCH_SIGNED,
+	};
+
+	if (elements > RT_SUMMED)
+		return -1;
+	bpf_loop(elements, sum_step, &list, 0);
+	*value = list.sum;
+	return list.failed ? -1 : 0;
+}
+
 static __always_inline long keep_list(u64 *serial, const struct rt_fetch *fetch, u64 elements, const void *address)
 {
 	u64 bytes = (__s64)elements < 0 ? 0 : elements * (fetch->number & 255);
@@ -235,7 +273,8 @@ static long fetch_step(u32 step, struct fetching *call)
 	fetch = &call->program->fetch[place];
 	word = values->word[word_at(fetch->source)];
 	/* Nothing is missing behind a null pointer, nor what is known of calls that come another way. */
-	if ((fetch->op == RT_FETCH_MEMORY || fetch->op == RT_FETCH_TEXT || fetch->op == RT_FETCH_LIST) &&
+	if ((fetch->op == RT_FETCH_MEMORY || fetch->op == RT_FETCH_TEXT || fetch->op == RT_FETCH_LIST ||
+	     fetch->op == RT_FETCH_SUM) &&
 	    word < LOWEST_ADDRESS)
 		return 0;
 	if (fetch->op == RT_FETCH_VECTOR && !measured->at_stub)
@@ -261,6 +300,10 @@ static long fetch_step(u32 step, struct fetching *call)
 		break;
 	case RT_FETCH_LIST:
 		error = is_stored ? -1 : fetch_list(values, fetch, ctx, (void *)word);
+		break;
+	case RT_FETCH_SUM:
+		error = is_stored ? -1 :
+				    fetch_sum(&value, fetch, values->word[word_at(fetch->number >> 16 & 255)], word);
 		break;
 	case RT_FETCH_KEEP:
 		error = keep_list(&value, fetch, values->word[word_at(fetch->number >> 16 & 255)], (void *)word);

@@ -41,6 +41,7 @@ enum rt_limit {
 	RT_COUNTERS = 8, /* counters of a recording, at most */
 	RT_WORDS = 24, /* words of values of a call, at most, beside lists that are read when it returns */
 	RT_LISTED = 58, /* words of these */
+	RT_SUMMED = 65536, /* elements of a list that are added up, at most */
 	RT_KEPT = 4096, /* bytes of a list that is kept until a call returns, at most */
 	RT_FETCHES = 24, /* operations that fetch them */
 	RT_SUMS = 4, /* counters that a function's values add to */
@@ -368,7 +369,8 @@ enum rt_fetch_op {
 	 * `number` says the bytes of an element, and in its third byte the word.
 	 */
 	RT_FETCH_KEPT = 18,
-	RT_FETCH_OPS = 19,
+	RT_FETCH_SUM = 19, /* the sum of the list at the address in the word `source`: `number` is as of a list */
+	RT_FETCH_OPS = 20,
 };
 
 /* How a fetch treats what it has got: bits of `flags`. */

@@ -528,6 +528,8 @@ fn volumes(call: &MessageCall, is_root: bool, place: u64, ranks: u64) -> (Size, 
     let times = |size: Option<u64>, ranks: u64| size.map(|bytes| bytes.saturating_mul(ranks));
     let own = |size| if is_in_place { Some(0) } else { size };
     let only = |size| if is_root { size } else { Some(0) };
+    // Of sizes that differ by rank, the own one is not known apart.
+    let from_others = |size: Option<u64>| size.filter(|_| !is_in_place);
     let (sent, received) = match call.event {
         E::Barrier | E::RmaFence | E::WindowCreate | E::WindowFree => (Some(0), Some(0)),
         E::Broadcast => (only(times(given, ranks)), given),
@@ -537,13 +539,19 @@ fn volumes(call: &MessageCall, is_root: bool, place: u64, ranks: u64) -> (Size, 
         E::Exscan => (times(given, ranks.saturating_sub(place + 1)), times(given, place)),
         E::ReduceScatterBlock => (times(gotten, others), times(gotten, others)),
         E::Gather => (own(given), only(times(gotten, others))),
-        E::GatherV => (own(given), only(None)),
+        E::GatherV => (own(given), only(from_others(gotten))),
         E::Scatter => (only(times(given, others)), own(gotten)),
-        E::ScatterV => (only(None), own(gotten)),
+        E::ScatterV => (only(from_others(given)), own(gotten)),
         E::Allgather if is_in_place => (times(gotten, others), times(gotten, others)),
         E::Allgather => (times(given, ranks), times(gotten.or(given), ranks)),
         E::AllgatherV if is_in_place => (None, None),
-        E::AllgatherV => (times(given, ranks), None),
+        E::AllgatherV => (times(given, ranks), gotten),
+        E::AlltoallV => (from_others(given), from_others(gotten)),
+        E::ReduceScatter => {
+            let to_itself = if is_in_place { gotten } else { Some(0) };
+            let sent = given.zip(to_itself).map(|(all, own)| all.saturating_sub(own));
+            (sent, times(gotten, others))
+        }
         E::Alltoall => (times(if is_in_place { gotten } else { given }, others), times(gotten, others)),
         _ => (None, None),
     };

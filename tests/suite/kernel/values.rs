@@ -595,6 +595,53 @@ fn a_library_that_is_loaded_later_has_values_where_source_files_select() {
     }
 }
 
+const LISTS: &str = r#"
+#include <stdio.h>
+struct order { long *places; int place; };
+volatile long sink;
+__attribute__((noinline)) long take(const int *few, const signed char *small, const long *many, int count, struct order *order)
+{
+    return few && small && many && order ? count : -1;
+}
+int main(void)
+{
+    static int few[20];
+    static signed char small[20];
+    static long many[20];
+    struct order order = { many, 0 };
+    for (int i = 0; i < 40; i++) {
+        int count = i % 20;
+        long sums[2] = { 0, 0 };
+        for (int k = 0; k < 20; k++) {
+            few[k] = k * i - 70, small[k] = k - i, many[k] = (long)k << 40 | i;
+            if (k < count) sums[0] += few[k], sums[1] += small[k];
+        }
+        order.place = i % 7;
+        sink = take(i % 5 ? few : NULL, small, many, count, &order);
+        i % 5 ? printf("%ld;", sums[0]) : printf("-;");
+        printf("%ld;%ld\n", sums[1], many[order.place]);
+    }
+}
+"#;
+
+/// Behind a null pointer there is no sum.
+#[test]
+fn elements_of_lists_are_added_up_and_chosen() {
+    let Some(_turn) = Turn::take() else { return };
+    let program = compile_texts(&[(LISTS, "program", &["-g", "-O1"])]).join("program");
+    let wanted = "take(few[..count][+], small[..count][+], many[order->place])";
+    let options = ["--lib", "exe", "--func", "take", "--args", wanted].map(str::to_owned);
+    let (output, recording) = rtrace::run(&options, &Command::new(program));
+    let region = recording.regions().iter().find(|region| region.name == "take").expect("it is traced").id;
+    let values = rows(&recording, region);
+    let told = values.iter().map(|row| {
+        let text = row.iter().map(|(_, value)| value.map_or_else(|| "-".to_owned(), |value| value.to_string()));
+        text.collect::<Vec<_>>().join(";")
+    });
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(told.collect::<Vec<_>>(), printed.lines().collect::<Vec<_>>());
+}
+
 const ERRORS: &str = r#"
 #include <errno.h>
 #include <fcntl.h>

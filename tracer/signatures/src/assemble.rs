@@ -177,7 +177,7 @@ impl Nodes {
         let operands = match op.code {
             OpCode::Number => return Some(StackItem::Number(op.number)),
             OpCode::Memory | OpCode::Text | OpCode::Shift | OpCode::Tagged => [Some(self.pop(stack)?), None],
-            OpCode::List | OpCode::Keep | OpCode::Kept => {
+            OpCode::List | OpCode::Sum | OpCode::Keep | OpCode::Kept => {
                 let number = self.pop(stack)?;
                 [Some(self.pop(stack)?), Some(number)]
             }

@@ -8,6 +8,7 @@
 //! | `>out` | what the pointer `out` points to when the function has returned |
 //! | `a->b.c[2]` | members and elements, when the function begins; with `>` before it, when it has returned |
 //! | `list[..count]`, `>list[..*n]->a` | the elements of a list, or a member of each: as many as there are, 16 at most |
+//! | `list[..count][+]`, `list[n->a]` | the sum of the elements, and the element with the number that another capture says |
 //! | `list[..count][*n]` | the element that `n` points to the place of when the function has returned, as it was when that began |
 //! | `path:text`, `path:text(16)` | text of at most 64, or 16, bytes with the zero at its end |
 //! | `p:u32` | read as another type: `u8` to `u64`, `i8` to `i64`, `f32`, `f64`, `bool`, `pointer` |
@@ -46,8 +47,12 @@ enum WantedStep {
     Member(String),
     /// `[number]`
     Element(u64),
-    /// `[..count]` or `[..*count]`: the parameter that is the number of elements, or points to it
-    List(String, bool),
+    /// `[number]`, where that is a capture
+    Numbered(Box<Wanted>),
+    /// `[..count]`, where that is a capture of the number of elements
+    List(Box<Wanted>),
+    /// `[+]`: the sum of the elements of the list before it
+    Sum,
     /// `[*place]`: the parameter that points to the place of an element of the list before it
     Chosen(String),
 }
@@ -66,6 +71,9 @@ pub enum CaptureFault {
     /// It cannot be read.
     Unobservable(Cause),
 }
+
+/// Where a parameter or the result is, and which members it has if it is a handle.
+pub type RootOf<'a> = &'a dyn Fn(&str) -> Result<(ValuePlace, Option<&'a Type>), String>;
 
 impl From<Cause> for CaptureFault {
     fn from(reason: Cause) -> CaptureFault {
@@ -132,7 +140,18 @@ impl Wanted {
             lexer.next();
         }
         let at = if lexer.eat(">") { At::Exit } else { At::Enter };
-        let mut target = at == At::Enter && lexer.eat("*");
+        let target = at == At::Enter && lexer.eat("*");
+        Wanted::read_path(lexer, name, at, target)
+    }
+
+    /// Reads a capture within the brackets of one that is read then; with a `*` at the same time.
+    fn read_inner(lexer: &mut Lexer, at: At) -> Result<Box<Wanted>, String> {
+        let target = lexer.eat("*");
+        Ok(Box::new(Wanted::read_path(lexer, None, if target { at } else { At::Enter }, target)?))
+    }
+
+    /// Reads what follows the signs in front of a capture.
+    fn read_path(lexer: &mut Lexer, name: Option<String>, at: At, mut target: bool) -> Result<Wanted, String> {
         let root = lexer.name("the name of a parameter, `result` or `errno`")?.to_owned();
         let mut steps = Vec::new();
         loop {
@@ -140,21 +159,32 @@ impl Wanted {
                 () if lexer.eat("->") => WantedStep::Behind(lexer.name("the name of a member")?.to_owned()),
                 () if lexer.eat(".") => WantedStep::Member(lexer.name("the name of a member")?.to_owned()),
                 () if lexer.eat("[..") => {
-                    let is_behind = lexer.eat("*");
-                    let count = lexer.name("the parameter that says how many elements there are")?.to_owned();
+                    let count = Wanted::read_inner(lexer, at)?;
                     lexer.expect("]")?;
-                    WantedStep::List(count, is_behind)
+                    WantedStep::List(count)
                 }
-                () if matches!(steps.last(), Some(WantedStep::List(_, false))) && lexer.eat("[") => {
-                    lexer.expect("*")?;
-                    let place = lexer.name("the parameter that points to the place of an element")?.to_owned();
+                () if matches!(steps.last(), Some(WantedStep::List(_))) && lexer.eat("[") => {
+                    let step = match lexer.eat("+") {
+                        true => WantedStep::Sum,
+                        false => {
+                            lexer.expect("*")?;
+                            let place = lexer.name("the parameter that points to the place of an element")?;
+                            WantedStep::Chosen(place.to_owned())
+                        }
+                    };
                     lexer.expect("]")?;
-                    WantedStep::Chosen(place)
+                    step
                 }
                 () if lexer.eat("[") => {
-                    let Some(Token::Number(number)) = lexer.next() else { return Err(lexer.wanted("a number")) };
+                    let step = match lexer.peek() {
+                        Some(Token::Number(number)) => {
+                            lexer.next();
+                            WantedStep::Element(u64::try_from(number).map_err(|_| "an element before the first")?)
+                        }
+                        _ => WantedStep::Numbered(Wanted::read_inner(lexer, at)?),
+                    };
                     lexer.expect("]")?;
-                    WantedStep::Element(u64::try_from(number).map_err(|_| "an element before the first")?)
+                    step
                 }
                 () => break,
             };
@@ -168,7 +198,7 @@ impl Wanted {
         target |= at == At::Exit && steps.is_empty() && !is_text;
         let last = steps.iter().rev().find_map(|step| match step {
             WantedStep::Behind(name) | WantedStep::Member(name) => Some(name),
-            WantedStep::Element(_) | WantedStep::List(..) | WantedStep::Chosen(_) => None,
+            _ => None,
         });
         let name = name.unwrap_or_else(|| last.unwrap_or(&root).clone());
         Ok(Wanted { name, root, at, target, steps, cast })
@@ -179,28 +209,26 @@ impl Wanted {
         matches!(self.cast, Some(Cast::Text(_)))
     }
 
-    /// The operations that fetch it, what their words mean, and when it is complete. `parts` are the members of a
-    /// handle.
+    /// The operations that fetch it, what their words mean, and when it is complete. `root_of` says where a parameter or the
+    /// result is, and which members it has if it is a handle.
     ///
     /// # Errors
     /// It makes no sense, or cannot be read.
-    pub fn fetch(
-        &self,
-        root: &ValuePlace,
-        parts: Option<&Type>,
-        param: &dyn Fn(&str) -> Result<ValuePlace, String>,
-    ) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
-        let mut place = root.clone();
-        if let [WantedStep::List(count, _), WantedStep::Chosen(chosen)] = self.steps.as_slice() {
-            let count = param(count).map_err(CaptureFault::Wrong)?;
-            let index = param(chosen).map_err(CaptureFault::Wrong)?.target(At::Exit);
-            let index = index.map_err(|_| CaptureFault::Wrong(format!("`{chosen}` does not point to a number")))?;
-            return self.chosen(&place, &count, &index);
-        }
-        if let [WantedStep::List(count, is_behind), member @ ..] = self.steps.as_slice() {
-            let count = param(count).map_err(CaptureFault::Wrong)?;
-            let count = if *is_behind { count.target(self.at)? } else { count };
-            return self.list(&place, &count, member);
+    pub fn fetch(&self, root_of: RootOf) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
+        let (mut place, parts) = root_of(&self.root).map_err(CaptureFault::Wrong)?;
+        if let [WantedStep::List(count), rest @ ..] = self.steps.as_slice() {
+            let (count, counted) = count.number(root_of)?;
+            return match rest {
+                [WantedStep::Chosen(chosen)] => {
+                    let (index, _) = root_of(chosen).map_err(CaptureFault::Wrong)?;
+                    let index = index.target(At::Exit);
+                    let index =
+                        index.map_err(|_| CaptureFault::Wrong(format!("`{chosen}` does not point to a number")))?;
+                    self.chosen(&place, count, &index)
+                }
+                [WantedStep::Sum] => self.sum(&place, count, counted),
+                member => self.list(&place, count, counted, member),
+            };
         }
         if self.target {
             place = place.target(self.at)?;
@@ -211,6 +239,10 @@ impl Wanted {
                 (WantedStep::Behind(name), Some(parts)) if !matches!(place.ctype, Type::Pointer(_)) => {
                     let member = place.cast(0, parts.clone()).member(name);
                     member.ok_or_else(|| CaptureFault::Unobservable(Cause::NoMember(name.clone())))?
+                }
+                (WantedStep::Numbered(number), _) => {
+                    let (number, numbered) = number.number(root_of)?;
+                    place.numbered(number, self.at.max(numbered)).map_err(|reason| self.no_pointer(reason))?
                 }
                 _ => self.step(&place, step, parts.is_some())?,
             };
@@ -223,6 +255,12 @@ impl Wanted {
             Some(Cast::Type(ctype)) => value(&place.cast(0, ctype.clone())),
             None => value(&place),
         }
+    }
+
+    /// The same where a number is needed.
+    fn number(&self, root_of: RootOf) -> Result<(Vec<Op>, At), CaptureFault> {
+        let (kind, program, at) = self.fetch(root_of)?;
+        kind.is_integer().then_some((program, at)).ok_or_else(|| CaptureFault::Wrong(format!("`{self}` is no integer")))
     }
 
     fn step(&self, place: &ValuePlace, step: &WantedStep, is_handle: bool) -> Result<ValuePlace, CaptureFault> {
@@ -240,7 +278,7 @@ impl Wanted {
                 target.member(name).ok_or_else(|| no_member(name))
             }
             WantedStep::Member(name) => place.member(name).ok_or_else(|| no_member(name)),
-            WantedStep::List(..) | WantedStep::Chosen(_) => {
+            WantedStep::List(_) | WantedStep::Sum | WantedStep::Chosen(_) | WantedStep::Numbered(_) => {
                 Err(CaptureFault::Wrong("a list is that of a parameter".to_owned()))
             }
             WantedStep::Element(number) => {
@@ -259,7 +297,8 @@ impl Wanted {
     fn list(
         &self,
         pointer: &ValuePlace,
-        count: &ValuePlace,
+        count: Vec<Op>,
+        counted: At,
         member: &[WantedStep],
     ) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
         let first = pointer.target(self.at).map_err(|reason| self.no_pointer(reason))?;
@@ -276,18 +315,33 @@ impl Wanted {
             return Err(Cause::NotPlain.into());
         };
         let element = ListElement { bytes: bytes as u8, offset: offset as u8, width };
-        let (mut program, (_, number)) = (pointer.value()?.1, count.value()?);
-        program.extend(number);
-        let at = self.at.max(count.at()).max(pointer.at());
+        let mut program = [pointer.value()?.1, count].concat();
+        let at = self.at.max(counted).max(pointer.at());
         program.push(Op::new(OpCode::List, bytes as i32, Width::WORD, at));
         Ok((ColumnType::List(element), program, at))
+    }
+
+    /// The sum of the elements that a pointer points to.
+    fn sum(
+        &self,
+        pointer: &ValuePlace,
+        count: Vec<Op>,
+        counted: At,
+    ) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
+        let first = pointer.target(self.at).map_err(|reason| self.no_pointer(reason))?;
+        let scalar = first.ctype.scalar().filter(|(kind, _)| kind.is_integer());
+        let Some((_, width)) = scalar else { return Err(Cause::NotPlain.into()) };
+        let mut program = [pointer.value()?.1, count].concat();
+        let at = self.at.max(counted).max(pointer.at());
+        program.push(Op::new(OpCode::Sum, width.bytes.into(), Width { bytes: 8, ..width }, at));
+        Ok((ColumnType::Signed(8), program, at))
     }
 
     /// The element of a list that the function chooses, as it was when that began.
     fn chosen(
         &self,
         pointer: &ValuePlace,
-        count: &ValuePlace,
+        count: Vec<Op>,
         index: &ValuePlace,
     ) -> Result<(ColumnType, Vec<Op>, At), CaptureFault> {
         let first = pointer.target(At::Enter).map_err(|reason| self.no_pointer(reason))?;
@@ -295,7 +349,7 @@ impl Wanted {
         let (Some(bytes @ 1..=8), Some((kind, width))) = (first.ctype.bytes(), scalar) else {
             return Err(Cause::NotPlain.into());
         };
-        let mut program = [pointer.value()?.1, count.value()?.1].concat();
+        let mut program = [pointer.value()?.1, count].concat();
         program.push(Op::new(OpCode::Keep, bytes as i32, Width::WORD, At::Enter));
         program.extend(index.value()?.1);
         program.push(Op::new(OpCode::Kept, bytes as i32, width, At::Exit));
@@ -314,13 +368,10 @@ impl Wanted {
     }
 }
 
-impl fmt::Display for Wanted {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match (self.at, self.target) {
-            (At::Exit, _) => ">",
-            (At::Enter, true) => "*",
-            (At::Enter, false) => "",
-        })?;
+impl Wanted {
+    /// Writes what follows the signs in front.
+    fn write_path(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = |inner: &Wanted| if inner.target { "*" } else { "" };
         formatter.write_str(&self.root)?;
         for step in &self.steps {
             match step {
@@ -328,8 +379,12 @@ impl fmt::Display for Wanted {
                 WantedStep::Member(name) => write!(formatter, ".{name}")?,
                 WantedStep::Element(number) => write!(formatter, "[{number}]")?,
                 WantedStep::Chosen(place) => write!(formatter, "[*{place}]")?,
-                WantedStep::List(count, is_behind) => {
-                    write!(formatter, "[..{}{count}]", if *is_behind { "*" } else { "" })?;
+                WantedStep::Sum => formatter.write_str("[+]")?,
+                WantedStep::List(inner) | WantedStep::Numbered(inner) => {
+                    let dots = if matches!(step, WantedStep::List(_)) { ".." } else { "" };
+                    write!(formatter, "[{dots}{}", sign(inner))?;
+                    inner.write_path(formatter)?;
+                    formatter.write_str("]")?;
                 }
             }
         }
@@ -338,6 +393,17 @@ impl fmt::Display for Wanted {
             Some(Cast::Type(ctype)) => write!(formatter, ":{ctype}"),
             None => Ok(()),
         }
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match (self.at, self.target) {
+            (At::Exit, _) => ">",
+            (At::Enter, true) => "*",
+            (At::Enter, false) => "",
+        })?;
+        self.write_path(formatter)
     }
 }
 

@@ -175,6 +175,11 @@ impl ColumnType {
 }
 
 impl ColumnType {
+    /// Whether it is a number without a fraction.
+    pub fn is_integer(self) -> bool {
+        matches!(self, ColumnType::Bool | ColumnType::Signed(_) | ColumnType::Unsigned(_) | ColumnType::Pointer)
+    }
+
     /// Whether it is a number with a fraction.
     pub fn is_float(self) -> bool {
         matches!(self, ColumnType::Float | ColumnType::Double | ColumnType::LongDouble)
@@ -274,6 +279,8 @@ pub enum OpCode {
     /// Pops a place and what a list is kept by, and pushes the element there, which has that many bytes; 0 if the place is
     /// negative. If another list was kept since, the value is not there.
     Kept = 18,
+    /// Pops a number of elements and an address, and pushes the sum of the elements there, which have that many bytes.
+    Sum = 19,
 }
 
 impl Op {

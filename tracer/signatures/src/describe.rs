@@ -209,9 +209,10 @@ impl DescribedFunction {
         if let Some(op) = wanted.running() {
             return Ok((ColumnType::Unsigned(4), vec![op], op.at));
         }
-        let (root, c_type) = self.root(&wanted.root).map_err(CaptureFault::Wrong)?;
-        let param = |name: &str| self.root(name).map(|(place, _)| place);
-        let fetched = wanted.fetch(&root, wish.dialect.parts.get(c_type), &param)?;
+        let fetched = wanted.fetch(&|name| {
+            let (place, c_type) = self.root(name)?;
+            Ok((place, wish.dialect.parts.get(c_type)))
+        })?;
         match fetched.1.iter().find(|op| op.code == OpCode::Vector && !wish.stubs) {
             Some(vector) => Err(Cause::Xmm(vector.number as u8).into()),
             None => Ok(fetched),
@@ -228,7 +229,7 @@ impl DescribedFunction {
                 let wanted = named.cloned().unwrap_or_else(|| Wanted::plain(name));
                 // Of calls that come by no stub, a sum would miss a part without a word.
                 match self.fetch(&wanted, &Wish { stubs: false, ..*wish }) {
-                    Ok((kind, program, _)) if is_number(kind) => Ok(program),
+                    Ok((kind, program, _)) if kind.is_integer() => Ok(program),
                     Ok(_) => Err(format!("`{name}` is no integer")),
                     Err(CaptureFault::Wrong(message)) => Err(message),
                     Err(CaptureFault::Unobservable(reason)) => {
@@ -358,8 +359,4 @@ fn names(params: &[Declared]) -> Vec<String> {
         names.push(name);
     }
     names
-}
-
-fn is_number(kind: ColumnType) -> bool {
-    matches!(kind, ColumnType::Bool | ColumnType::Signed(_) | ColumnType::Unsigned(_) | ColumnType::Pointer)
 }

@@ -52,6 +52,18 @@ impl ValuePlace {
         Ok(ValuePlace { base, offset: 0, bits: None, tag: None, ctype: (**to).clone() })
     }
 
+    /// The element that its value, a pointer, has with the number that these operations push, read then.
+    ///
+    /// # Errors
+    /// It points to nothing that has a size, or its value cannot be read.
+    pub fn numbered(&self, number: Vec<Op>, at: At) -> Result<ValuePlace, Cause> {
+        let first = self.target(at)?;
+        let bytes = first.ctype.bytes().and_then(|bytes| i32::try_from(bytes).ok()).ok_or(Cause::NoTarget)?;
+        let distance = [Op::number(bytes), Op::binary(OpCode::Multiply), Op::binary(OpCode::Add)];
+        let program = [self.value()?.1, number, distance.to_vec()].concat();
+        Ok(ValuePlace { base: PlaceBase::Memory(program, at.max(self.at())), ..first })
+    }
+
     /// The same bytes as another type, some bytes further.
     pub fn cast(&self, offset: u64, ctype: Type) -> ValuePlace {
         ValuePlace { offset: self.offset.saturating_add(offset), ctype, ..self.clone() }

@@ -336,7 +336,7 @@ fn fetch_of(fetch: &Fetch, errno: Option<(i32, FetchFlag)>, registers: &Register
     let number = second.map_or(number, i32::from);
     let record = FetchRecord { op, target, source, flags: flags as u8, number };
     match (code, errno) {
-        (OpCode::List | OpCode::Keep | OpCode::Kept, _) => {
+        (OpCode::List | OpCode::Sum | OpCode::Keep | OpCode::Kept, _) => {
             let is_listed = code == OpCode::List && fetch.op.at == At::Exit;
             let target = if is_listed { target - MOST_VALUE_WORDS as u8 } else { target };
             let number = fetch.op.number | i32::from(MOST_ELEMENTS) << 8 | i32::from(second.unwrap_or(0)) << 16;
@@ -381,6 +381,7 @@ mod tests {
             (OpCode::Cpu, FetchCode::RT_FETCH_CPU),
             (OpCode::Keep, FetchCode::RT_FETCH_KEEP),
             (OpCode::Kept, FetchCode::RT_FETCH_KEPT),
+            (OpCode::Sum, FetchCode::RT_FETCH_SUM),
         ];
         assert!(pairs.iter().all(|(ours, theirs)| *ours as u32 == theirs.0));
     }

@@ -64,7 +64,7 @@ impl Machine {
                 return Some(());
             }
             // Lists are read by no test of this machine, and it has no CPUs.
-            OpCode::List | OpCode::Keep | OpCode::Kept | OpCode::Cpu => return None,
+            OpCode::List | OpCode::Sum | OpCode::Keep | OpCode::Kept | OpCode::Cpu => return None,
             OpCode::Result => width.extend(self.result),
             OpCode::ErrnoAddress => ERRNO,
             OpCode::Number => i64::from(number) as u64,
