@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -290,11 +289,9 @@ fn check_values(path: &Path, file: &Arc<File>, metadata: &ParquetMetaData, index
 }
 
 /// Runs `read`; a panic in it is an error.
-///
-/// What `read` borrows is not used again after a panic: it owns the file and its buffers.
 fn guarded<R>(path: &Path, read: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
-    catch_unwind(AssertUnwindSafe(read))
-        .unwrap_or_else(|_| Err(Error::Content { path: path.to_owned(), problem: "its content is damaged".to_owned() }))
+    rtrace_model::guarded(read)
+        .unwrap_or_else(|| Err(Error::Content { path: path.to_owned(), problem: "its content is damaged".to_owned() }))
 }
 
 #[cfg(test)]

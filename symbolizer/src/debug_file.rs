@@ -24,6 +24,11 @@ const LARGEST_SECTION: u64 = 2 << 30;
 /// A compressed symbol table that unfolds to more is passed over.
 const LARGEST_SYMBOLS: usize = 1 << 30;
 
+/// How many times larger a compressed section unfolds at most, as the formats are: matches of 258 bytes in 2 bits, blocks
+/// of 128 KiB in 4 bytes.
+const LARGEST_RATIOS: [(CompressionFormat, u64); 2] =
+    [(CompressionFormat::Zlib, 1032), (CompressionFormat::Zstandard, 1 << 15)];
+
 /// The sections in which types, functions and lines are told.
 const SECTIONS: [SectionId; 12] = [
     SectionId::DebugAbbrev,
@@ -203,6 +208,23 @@ fn content<'a>(section: &object::Section<'a, '_, &'a ReadCache<File>>) -> Option
         _ => return None,
     }
     Some(Cow::Owned(bytes))
+}
+
+/// Whether no section of a file, or of what has its debug information, claims to unfold to more than it can.
+pub(crate) fn unfolds_within_reason(path: &Path) -> bool {
+    let linked = Image::open_outline(path).map(|image| debug_places(path, &image)).unwrap_or_default();
+    linked.iter().map(PathBuf::as_path).chain([path]).all(|path| {
+        let Ok(file) = open_regular(path) else { return true };
+        let file = ReadCache::new(file);
+        let Ok(file) = object::File::parse(&file) else { return true };
+        file.sections().all(|section| {
+            let Ok(range) = section.compressed_file_range() else { return false };
+            let ratio = LARGEST_RATIOS.iter().find(|(format, _)| *format == range.format).map(|(_, ratio)| *ratio);
+            ratio.is_none_or(|ratio| {
+                range.uncompressed_size <= LARGEST_SECTION.min(range.compressed_size.saturating_mul(ratio))
+            })
+        })
+    })
 }
 
 /// Where the debug information of a file with this build id is looked for, beside the file itself.

@@ -8,8 +8,9 @@ use std::time::SystemTime;
 
 use blazesym::symbolize::source::{Elf, Process, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
-use rtrace_model::{Inlined, SourceLine};
+use rtrace_model::{Inlined, SourceLine, guarded};
 
+use crate::debug_file::unfolds_within_reason;
 use crate::perf_map::PerfMap;
 use crate::{Image, demangle};
 
@@ -32,6 +33,7 @@ pub struct CodeLine {
 /// `/usr/lib/debug`, or from a `.dwp` beside it.
 pub struct Lines {
     symbolizer: Symbolizer,
+    trusted: RefCell<HashMap<PathBuf, Trusted>>,
     /// Of files with places that no symbol covers, the exported functions by offset.
     exports: RefCell<HashMap<PathBuf, Vec<(u64, String)>>>,
     /// Of processes that have ended, what their compilers have named since then.
@@ -39,20 +41,43 @@ pub struct Lines {
     since: SystemTime,
 }
 
+/// What a file can be asked for; the rest is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trusted {
+    DebugInformation,
+    Symbols,
+    Nothing,
+}
+
 impl Lines {
     /// Those of a recording that began then.
     pub fn since(since: SystemTime) -> Lines {
         let symbolizer = Symbolizer::builder().enable_demangling(false).build();
-        Lines { symbolizer, exports: RefCell::default(), maps: RefCell::default(), since }
+        Lines { symbolizer, trusted: RefCell::default(), exports: RefCell::default(), maps: RefCell::default(), since }
     }
 
     /// The code at this offset of an ELF file; `None` where nothing is known of it.
     pub fn in_file(&self, path: &Path, offset: u64) -> Option<CodeLine> {
-        let input = || Input::FileOffset(offset);
-        let of = |elf: Elf| self.symbolizer.symbolize_single(&Source::Elf(elf), input());
+        let mut trusted = self.trusted.borrow_mut();
+        let trusted = trusted
+            .entry(path.to_owned())
+            .or_insert_with(|| if unfolds_within_reason(path) { Trusted::DebugInformation } else { Trusted::Nothing });
+        let of = |debug_syms| {
+            let elf = Source::Elf(Elf { debug_syms, ..Elf::new(path) });
+            guarded(|| self.symbolizer.symbolize_single(&elf, Input::FileOffset(offset)).map(line_of))
+        };
         // Debug information that cannot be read must not hide the symbol table.
-        let found = of(Elf::new(path)).or_else(|_| of(Elf { debug_syms: false, ..Elf::new(path) }));
-        found.ok().and_then(line_of)
+        if *trusted == Trusted::DebugInformation {
+            match of(true) {
+                Some(Ok(found)) => return found,
+                Some(Err(_)) => {}
+                None => *trusted = Trusted::Symbols,
+            }
+        }
+        if *trusted == Trusted::Nothing {
+            return None;
+        }
+        of(false).and_then(Result::ok).flatten()
     }
 
     /// The last function in front of this offset of an ELF file that the file exports, and the bytes from there. For code
@@ -75,8 +100,8 @@ impl Lines {
     /// a compiler at run time names in `/tmp/perf-PID.map`. Of a process that has ended, the map may still be there.
     pub fn in_process(&self, pid: u32, address: u64) -> Option<CodeLine> {
         let source = Source::Process(Process::new(pid.into()));
-        let found = self.symbolizer.symbolize_single(&source, Input::AbsAddr(address)).ok().and_then(line_of);
-        found.or_else(|| self.left_behind(pid, address))
+        let found = guarded(|| self.symbolizer.symbolize_single(&source, Input::AbsAddr(address)).map(line_of));
+        found.and_then(Result::ok).flatten().or_else(|| self.left_behind(pid, address))
     }
 
     fn left_behind(&self, pid: u32, address: u64) -> Option<CodeLine> {
@@ -110,6 +135,11 @@ fn source_of(info: &CodeInfo<'_>) -> Option<SourceLine> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use std::fs;
+    use std::ops::Range;
+
+    use object::{Object as _, ObjectSection as _};
+
     use super::*;
     use crate::fixture;
 
@@ -138,5 +168,51 @@ mod tests {
         assert_eq!(lines.nearest(&path, hidden), Some(("first".to_owned(), first.size + 1)));
         assert_eq!(lines.nearest(&path, last.file_offset), Some(("last".to_owned(), 0)));
         assert_eq!(lines.nearest(&path, 0), None);
+    }
+
+    /// Compiles it with debug information, and gives the bytes and where this section of them is.
+    fn with_section(path: &Path, flags: &[&str], name: &str) -> Option<(Vec<u8>, Range<usize>)> {
+        if !fixture::compile_to("gcc", SOURCE, &[&["-shared", "-fPIC", "-O1", "-g"], flags].concat(), path) {
+            return None;
+        }
+        let bytes = fs::read(path).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let (start, size) = file.section_by_name(name).unwrap().file_range().unwrap();
+        Some((bytes, start as usize..(start + size) as usize))
+    }
+
+    fn offset_of_first(path: &Path) -> u64 {
+        let functions = Image::open(path).unwrap().exports().unwrap().functions;
+        functions.iter().find(|function| function.name == "first").unwrap().file_offset
+    }
+
+    #[test]
+    fn a_damaged_line_table_hides_no_function() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("library.so");
+        let Some((bytes, table)) = with_section(&path, &["-gdwarf-4"], ".debug_line") else { return };
+        let offset = offset_of_first(&path);
+        assert!(Lines::since(SystemTime::now()).in_file(&path, offset).unwrap().source.is_some());
+        for at in table {
+            let mut damaged = bytes.clone();
+            // Another file, which the table need not have.
+            damaged[at] = 4;
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(Lines::since(SystemTime::now()).in_file(&path, offset).unwrap().function, "first", "{at:#x}");
+        }
+    }
+
+    #[test]
+    fn a_section_that_claims_to_unfold_to_more_than_it_can_is_not_unfolded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("library.so");
+        let Some((mut bytes, section)) = with_section(&path, &["-gz=zlib"], ".debug_info") else { return };
+        let offset = offset_of_first(&path);
+        assert!(Lines::since(SystemTime::now()).in_file(&path, offset).unwrap().source.is_some());
+        bytes[section.start + 8..][..8].copy_from_slice(&(1_u64 << 46).to_le_bytes());
+        fs::write(&path, bytes).unwrap();
+        let lines = Lines::since(SystemTime::now());
+        assert_eq!(lines.in_file(&path, offset), None);
+        assert_eq!(lines.nearest(&path, offset), Some(("first".to_owned(), 0)));
     }
 }

@@ -42,10 +42,14 @@ fn given(block: *mut u8) -> *mut u8 {
     block
 }
 
-/// Ends rtrace with a message where the standard library would panic because it cannot start a thread.
+/// Ends rtrace with a message where the standard library would panic because it cannot start a thread. Says nothing of a
+/// panic that only means that a file is damaged.
 pub fn handle_missing_threads() {
     let others = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
+        if rtrace_model::is_guarded() {
+            return;
+        }
         let message = panic.payload().downcast_ref::<String>();
         if message.is_some_and(|message| message.starts_with("failed to spawn thread")) {
             end(
