@@ -59,6 +59,13 @@ pub fn clock_anchor() -> ClockAnchor {
     readings.min_by_key(|&(took, _)| took).map(|(_, anchor)| anchor).unwrap_or_default()
 }
 
+/// Both clocks at an instant a short time ago.
+pub fn clock_anchor_at(time: Timestamp) -> ClockAnchor {
+    let now = clock_anchor();
+    let realtime_ns = now.realtime_ns.saturating_sub(now.monotonic.0.saturating_sub(time.0));
+    ClockAnchor { monotonic: time, realtime_ns }
+}
+
 /// The header of a recording that begins now; `command`: the words of the command, if one is recorded.
 pub fn header(mechanism: &str, budget: Option<Percent>, command: &[OsString], calibration: Vec<CallCost>) -> Header {
     let system = rustix::system::uname();

@@ -109,6 +109,9 @@ fn a_hot_function_is_throttled_and_rare_ones_stay_exact() {
         assert!(levels.contains(&Level::Off), "{levels:?}");
         let summary = trace.summary().unwrap();
         assert_eq!((summary.lost(), summary.missed), (0, Some(missed)), "{summary}");
+        // What follows, until the probes of throttled functions are gone, is not recorded.
+        let disarmed = trace.events().flat_map(Result::unwrap).find(|event| event.kind == EventKind::Disarmed);
+        assert_eq!(disarmed.map(|event| event.time), Some(summary.end.monotonic));
     }
 }
 

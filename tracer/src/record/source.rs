@@ -340,17 +340,17 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// After disarming: hands over what is left, the calls that still run, and what is missing; `regions`: how many
-    /// have ids. Gives the call sites, too.
+    /// After disarming, at that time, which is the end of the recording: hands over what is left, the calls that still
+    /// run, and what is missing; `regions`: how many have ids. Gives the call sites, too.
     ///
     /// # Errors
     /// A ring or map cannot be read.
-    pub fn drain(mut self, regions: usize) -> Result<Drained, Error> {
+    pub fn drain(mut self, regions: usize, disarmed: Timestamp) -> Result<Drained, Error> {
         let open = self.programs.take_open_calls()?;
         self.pass_all()?;
         self.sampled(TakenSamples::default())?;
         self.announce_call_sites();
-        let end = host::clock_anchor();
+        let end = host::clock_anchor_at(disarmed);
         for thread in open {
             let id = thread.thread.location;
             self.discover(id)?;

@@ -91,7 +91,8 @@ impl ReadLoop<'_, '_, '_> {
         self.recording.programs.disarm()?;
         drop(ahead);
         self.tell_cost();
-        self.announcements.event_at(disarmed.unwrap_or_else(host::now), None, EventKind::Disarmed);
+        let disarmed = disarmed.unwrap_or_else(host::now);
+        self.announcements.event_at(disarmed, None, EventKind::Disarmed);
         for kind in self.watching.finish()? {
             self.announcements.event(kind);
         }
@@ -108,7 +109,8 @@ impl ReadLoop<'_, '_, '_> {
         self.sample();
         self.samplers.stop();
         self.announcements.samples(self.samplers);
-        let drained = self.source.drain(self.announcements.last_region().map_or(0, |last| last.index() + 1));
+        let regions = self.announcements.last_region().map_or(0, |last| last.index() + 1);
+        let drained = self.source.drain(regions, disarmed);
         released?;
         Ok(drained?)
     }
