@@ -21,7 +21,10 @@ const volatile u32 keeps_time;
 /* Whether each has its stack, too. */
 const volatile u32 keeps_stacks;
 
-/* The processes that are meant. */
+/* Whether children of the processes are meant, too, and what these start. */
+const volatile u32 with_children;
+
+/* The processes that are meant; of their children, those that were met. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -73,6 +76,30 @@ static __always_inline int note_stack(struct bpf_perf_event_data *context, const
 	return 0;
 }
 
+#define GENERATIONS 16
+
+/* Whether the running process is meant. A child whose parent has ended is somebody else's, unless it was met before. */
+static __noinline bool is_meant(u32 process)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u8 yes = 1;
+
+	if (bpf_map_lookup_elem(&processes, &process))
+		return true;
+	for (int i = 0; with_children && i < GENERATIONS; i++) {
+		u32 parent;
+
+		task = BPF_CORE_READ(task, real_parent);
+		parent = id_namespace ? id_in_namespace(BPF_CORE_READ(task, signal, pids[PIDTYPE_TGID])) :
+					BPF_CORE_READ(task, tgid);
+		if (bpf_map_lookup_elem(&processes, &parent))
+			return !bpf_map_update_elem(&processes, &process, &yes, BPF_ANY);
+		if (parent <= 1)
+			break;
+	}
+	return false;
+}
+
 SEC("perf_event")
 int note_place(struct bpf_perf_event_data *context)
 {
@@ -80,7 +107,7 @@ int note_place(struct bpf_perf_event_data *context)
 	u64 first = 1;
 	u64 *count;
 
-	if (!bpf_map_lookup_elem(&processes, &place.process))
+	if (!is_meant(place.process))
 		return 0;
 	if ((context->regs.cs & USER_MODE) == USER_MODE)
 		place.address = context->regs.ip;

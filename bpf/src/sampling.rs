@@ -35,6 +35,8 @@ pub enum SampleDetail {
 pub struct SamplingSetup {
     /// Processes that are sampled at a time, at most.
     pub processes: u32,
+    /// Whether their children are sampled, too, and what these start.
+    pub with_children: bool,
     /// Different places that are noted until they are taken, at most.
     pub places: u32,
     /// What is kept of each.
@@ -79,6 +81,7 @@ pub fn sample<T>(
     let mut open = SamplingSkelBuilder::default().open(&mut storage).map_err(error())?;
     let constants = open.maps.rodata_data.as_mut().expect("the program has read-only data");
     constants.id_namespace = namespace::of_ids();
+    constants.with_children = setup.with_children.into();
     constants.keeps_time = (setup.detail != SampleDetail::Place).into();
     constants.keeps_stacks = (setup.detail == SampleDetail::Stack).into();
     if setup.detail == SampleDetail::Stack {
@@ -123,6 +126,12 @@ impl Sampling<'_> {
         }
         self.processes = processes;
         Ok(())
+    }
+
+    /// The processes that are sampled; of children, those that were met.
+    pub fn met(&self) -> Vec<u32> {
+        let number = |key: Vec<u8>| Some(u32::from_ne_bytes(key.try_into().ok()?));
+        self.skel.maps.processes.keys().filter_map(number).collect()
     }
 
     /// The samples since the last call.

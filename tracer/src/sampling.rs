@@ -4,14 +4,14 @@
 //! the processes is touched, so a look costs them a few percent, however many processes and functions there are. It
 //! finds time, not calls: a function that is called often may take little of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rtrace_bpf::{SampleDetail, Samples};
+use rtrace_bpf::{SampleDetail, Samples, Sampling};
 use rtrace_model::RegionId;
 use rtrace_plan::PlannedLibrary;
 use rtrace_symbolizer::Error;
@@ -31,8 +31,11 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// For how long a command is sampled at most.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Time between two looks at what a command maps.
+/// Time between two looks at what a command and its children map. Those that are new are looked at sooner.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Processes of a command that are sampled at most.
+const MOST_PROCESSES: u32 = 1 << 16;
 
 /// Where processes spent CPU time, in samples.
 #[derive(Clone, Debug, Default)]
@@ -93,22 +96,22 @@ pub fn sample(pids: &[u32], duration: Duration, stop: &AtomicBool) -> anyhow::Re
     session::check(pids)?;
     let before: HashMap<u32, ProcessMappings> =
         pids.iter().filter_map(|&pid| Some((pid, ProcessMappings::of(pid).ok()?))).collect();
-    let (samples, time) = take(pids, duration, || stop.load(Ordering::Relaxed))?;
+    let (samples, time) = take(pids, None, duration, |_| stop.load(Ordering::Relaxed))?;
     Ok(Sampled { time, ..found(&samples, &before) })
 }
 
-/// Where a command spent CPU time.
+/// Where a command and its children spent CPU time.
 pub struct SampledCommand {
-    /// Its first process's time.
+    /// The time.
     pub sampled: Sampled,
-    /// The ELF files that it mapped when it was looked at last.
+    /// The ELF files that they mapped when they were looked at last, those of the first process first.
     pub modules: Vec<Module>,
-    /// Device and inode of the program that it executed then.
+    /// Device and inode of the program that the first process executed then.
     pub program: Option<FileId>,
 }
 
-/// Samples a command until it `has_ended`; `start` lets it execute its program. Samples are found in the files that it mapped
-/// shortly before, as none are known of a process that has ended.
+/// Samples a command and its children until it `has_ended`; `start` lets it execute its program. Samples are found in the files
+/// that they mapped shortly before, as none are known of a process that has ended.
 ///
 /// # Errors
 /// As [`sample`], and what `start` says.
@@ -118,36 +121,50 @@ pub fn sample_command(
     has_ended: &AtomicBool,
 ) -> anyhow::Result<SampledCommand> {
     session::check(&[pid])?;
-    let (mut known, mut program, mut looked) = (None, None, None);
+    let (mut known, mut program, mut looked): (HashMap<u32, ProcessMappings>, _, _) = (HashMap::new(), None, None);
     let (mut start, mut started) = (Some(start), Ok(()));
-    let (samples, time) = take(&[pid], LONGEST, || {
+    let (samples, time) = take(&[pid], Some(MOST_PROCESSES), LONGEST, |sampling| {
         if let Some(start) = start.take() {
             started = start();
         }
-        if looked.is_none_or(|looked: Instant| looked.elapsed() >= LOOK) {
-            looked = Some(Instant::now());
-            let executed = fs::metadata(format!("/proc/{pid}/exe")).ok();
-            let mappings = ProcessMappings::of(pid).ok().filter(|mappings| !mappings.modules.is_empty());
-            if let (Some(executed), Some(mappings)) = (executed, mappings) {
-                (program, known) = (Some((executed.dev(), executed.ino())), Some(mappings));
+        let is_due = looked.is_none_or(|looked: Instant| looked.elapsed() >= LOOK);
+        looked = if is_due { Some(Instant::now()) } else { looked };
+        for process in sampling.met() {
+            if (is_due || !known.contains_key(&process))
+                && let Ok(mappings) = ProcessMappings::of(process)
+                && !mappings.modules.is_empty()
+            {
+                known.insert(process, mappings);
             }
+        }
+        if is_due && let Ok(executed) = fs::metadata(format!("/proc/{pid}/exe")) {
+            program = Some((executed.dev(), executed.ino()));
         }
         started.is_err() || has_ended.load(Ordering::Relaxed)
     })?;
     started?;
-    let known: HashMap<u32, ProcessMappings> = known.into_iter().map(|mappings| (pid, mappings)).collect();
     let sampled = Sampled { time, ..found(&samples, &known) };
-    let modules = known.into_values().flat_map(|mappings| mappings.modules).collect();
+    let own = known.remove(&pid);
+    let mut files = HashSet::new();
+    let mut modules: Vec<Module> = own.into_iter().chain(known.into_values()).flat_map(|space| space.modules).collect();
+    modules.retain(|module| files.insert((module.device, module.inode)));
     Ok(SampledCommand { sampled, modules, program })
 }
 
-/// Takes samples for this time, or until it `is_over`; gives for how long.
-fn take(pids: &[u32], duration: Duration, mut is_over: impl FnMut() -> bool) -> anyhow::Result<(Samples, Duration)> {
-    let processes = u32::try_from(pids.len()).unwrap_or(u32::MAX);
-    clocks::with_clocks(PERIOD, (processes, duration, SampleDetail::Place), |mut sampling| {
+/// Takes samples for this time, or until it `is_over`; gives for how long. `with_children`: of children, too, and of so many
+/// processes at most.
+fn take(
+    pids: &[u32],
+    with_children: Option<u32>,
+    duration: Duration,
+    mut is_over: impl FnMut(&Sampling<'_>) -> bool,
+) -> anyhow::Result<(Samples, Duration)> {
+    let processes = with_children.unwrap_or_else(|| u32::try_from(pids.len()).unwrap_or(u32::MAX));
+    let processes = (processes, with_children.is_some());
+    clocks::with_clocks(PERIOD, processes, (duration, SampleDetail::Place), |mut sampling| {
         sampling.follow(pids)?;
         let begun = Instant::now();
-        while !is_over() && begun.elapsed() < duration {
+        while !is_over(&sampling) && begun.elapsed() < duration {
             thread::sleep(PATIENCE.min(duration - begun.elapsed().min(duration)));
         }
         let time = begun.elapsed();

@@ -276,6 +276,7 @@ struct task_struct {
 	unsigned long sas_ss_sp;
 	unsigned long sas_ss_size;
 	struct mm_struct *mm;
+	struct task_struct *real_parent;
 	const struct cred *real_cred;
 	struct pid *thread_pid;
 	struct signal_struct *signal;

@@ -21,19 +21,20 @@ pub fn of_all_cpus(period: Duration) -> anyhow::Result<Vec<OwnedFd>> {
 }
 
 /// Lets a clock on each CPU tick whenever that has worked for so long, as long as `meanwhile` takes. There is room for so
-/// many processes, and for the samples of so long.
+/// many processes, which may be with their children, and for the samples of so long.
 ///
 /// # Errors
 /// The kernel refuses clocks or a program that they start, and what `meanwhile` says.
 pub fn with_clocks<T>(
     period: Duration,
-    (processes, length, detail): (u32, Duration, SampleDetail),
+    (processes, with_children): (u32, bool),
+    (length, detail): (Duration, SampleDetail),
     meanwhile: impl FnOnce(Sampling<'_>) -> Result<T, rtrace_bpf::Error>,
 ) -> anyhow::Result<T> {
     let refused = "failed to sample where CPU time is spent: the kernel refuses a clock for it";
     let clocks = of_all_cpus(period).context(refused)?;
     let ticks = (length.as_nanos() / period.as_nanos().max(1)).saturating_mul(clocks.len() as u128);
     let places = u32::try_from(ticks.clamp(FEWEST_PLACES, MOST_PLACES)).expect("it is within these bounds");
-    let setup = SamplingSetup { processes, places, detail };
+    let setup = SamplingSetup { processes, with_children, places, detail };
     rtrace_bpf::sample(setup, clocks, meanwhile).context("failed to sample where CPU time is spent")
 }

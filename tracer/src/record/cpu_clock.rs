@@ -62,7 +62,7 @@ impl<'scope> CpuClock<'scope> {
                     }
                     Ok(TakenSamples { places, lost })
                 };
-            clocks::with_clocks(period, (MOST_PROCESSES, ROOM, detail), |mut sampling| {
+            clocks::with_clocks(period, (MOST_PROCESSES, false), (ROOM, detail), |mut sampling| {
                 sampling.follow(&pids)?;
                 // Nobody hears it any more where the recording has failed.
                 let _ = sender.send(TakenSamples::default());
