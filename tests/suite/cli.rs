@@ -57,7 +57,7 @@ fn a_command_without_a_library_ends_as_it_does_itself() {
     }
     let output = rtrace(&["run", "--", "/no/such/command"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("failed to run `command`: No such file"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("failed to run `/no/such/command`: No such file"), "{}", stderr(&output));
     let output = rtrace(&["run", "-o", "/no/such/folder/t", "--", "true"]);
     assert_eq!(output.status.code(), Some(2), "a recording needs a library: {}", stderr(&output));
 }

@@ -502,7 +502,7 @@ pub fn name_of(words: &[OsString]) -> String {
 
 /// Says that a command could not be run.
 pub fn failed_to_run(words: &[OsString]) -> String {
-    format!("failed to run `{}`", name_of(words))
+    format!("failed to run `{}`", text_of_os(words.first().map(OsString::as_os_str).unwrap_or_default()))
 }
 
 fn metric_id(place: usize) -> MetricId {
