@@ -174,44 +174,6 @@ static __always_inline long fetch_list(struct rt_values *values, const struct rt
 	return error;
 }
 
-/* A list that is added up. */
-struct summing {
-	u64 address;
-	u64 sum;
-	u8 bytes;
-	bool is_signed;
-	bool failed;
-};
-
-static long sum_step(u32 element, struct summing *list)
-{
-	u64 value = 0;
-	u8 unused = (64 - list->bytes * 8) & 63;
-
-	if (fetch_memory(&value, list->bytes * 8 - 1, (void *)(list->address + (u64)element * list->bytes))) {
-		list->failed = true;
-		return 1;
-	}
-	value <<= unused;
-	list->sum += list->is_signed ? (u64)((__s64)value >> unused) : value >> unused;
-	return 0;
-}
-
-static __always_inline long fetch_sum(u64 *value, const struct rt_fetch *fetch, u64 elements, u64 address)
-{
-	struct summing list = {
-		.address = address,
-		.bytes = fetch->number & 255,
-		.is_signed = fetch->flags & RT_FETCH_SIGNED,
-	};
-
-	if (elements > RT_SUMMED)
-		return -1;
-	bpf_loop(elements, sum_step, &list, 0);
-	*value = list.sum;
-	return list.failed ? -1 : 0;
-}
-
 static __always_inline long keep_list(u64 *serial, const struct rt_fetch *fetch, u64 elements, const void *address)
 {
 	u64 bytes = (__s64)elements < 0 ? 0 : elements * (fetch->number & 255);
@@ -255,7 +217,39 @@ struct fetching {
 	const struct rt_program *program;
 	u64 slot;
 	u32 first;
+	u32 element; /* of a list that is added up: its bytes, and whether it has a sign */
 };
+
+/* Adds an element of the list to the sum. */
+static long sum_step(u32 element, struct fetching *call)
+{
+	struct rt_measured *measured = call->measured;
+	u32 bytes = call->element & 15, unused = (64 - bytes * 8) & 63;
+	u64 value = 0;
+
+	if (fetch_memory(&value, bytes * 8 - 1, (void *)(measured->list + (u64)element * bytes))) {
+		measured->list = 0;
+		return 1;
+	}
+	value <<= unused;
+	measured->sum += call->element & RT_FETCH_SIGNED ? (u64)((__s64)value >> unused) : value >> unused;
+	return 0;
+}
+
+static __always_inline long fetch_sum(u64 *value, const struct rt_fetch *fetch, u64 elements, u64 address,
+				      struct fetching *call)
+{
+	struct rt_measured *measured = call->measured;
+
+	measured->list = address;
+	measured->sum = 0;
+	call->element = (fetch->number & 15) | (fetch->flags & RT_FETCH_SIGNED);
+	if (elements > RT_SUMMED)
+		return -1;
+	bpf_loop(elements, sum_step, call, 0);
+	*value = measured->sum;
+	return measured->list ? 0 : -1;
+}
 
 /* Runs an operation. How many values could not be read is counted in memory, where the verifier does not tell one number from another. */
 static long fetch_step(u32 step, struct fetching *call)
@@ -303,7 +297,7 @@ static long fetch_step(u32 step, struct fetching *call)
 		break;
 	case RT_FETCH_SUM:
 		error = is_stored ? -1 :
-				    fetch_sum(&value, fetch, values->word[word_at(fetch->number >> 16 & 255)], word);
+				    fetch_sum(&value, fetch, values->word[word_at(fetch->number >> 16 & 255)], word, call);
 		break;
 	case RT_FETCH_KEEP:
 		error = keep_list(&value, fetch, values->word[word_at(fetch->number >> 16 & 255)], (void *)word);
@@ -358,7 +352,7 @@ static long fetch_step(u32 step, struct fetching *call)
 static __always_inline void fetch(struct pt_regs *ctx, struct rt_measured *measured, struct rt_values *values,
 				  const struct rt_program *program, u64 slot)
 {
-	struct fetching call = { ctx, measured, values, program, slot, ctx ? 0 : program->enters };
+	struct fetching call = { ctx, measured, values, program, slot, ctx ? 0 : program->enters, 0 };
 	u32 end = ctx ? program->enters : program->count;
 
 	if (end > call.first)
@@ -394,7 +388,7 @@ static __noinline int fetch_at_entry(struct pt_regs *ctx, const struct rt_hit *h
  * The call returns: fetches the rest of its values, and adds up what is to be added up. What it tells of itself is also what
  * the calls that it made have told: it adds what is more.
  */
-static __noinline int fetch_at_return(struct rt_measured *measured, struct rt_row *row, u32 region)
+static __always_inline int fetch_at_return(struct rt_measured *measured, struct rt_row *row, u32 region)
 {
 	const struct rt_program *program;
 	struct rt_values *values;

@@ -138,6 +138,8 @@ struct rt_measured {
 	u32 result_bits; /* those that are known of it, from the lowest on */
 	u32 is_stored; /* memory may not be as that function left it */
 	u32 unread; /* values that could not be read at the hit under way */
+	u64 list; /* the address of a list that is added up at it */
+	u64 sum;
 	u64 frame_pointer; /* of the function that calls in it */
 	/* Of counters that belong to a CPU: the counts when the thread last left one, */
 	u64 total[RT_COUNTERS];

@@ -273,7 +273,7 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 		}
 	}
 	if (rt_words && call->row.values.has && call->row.values.waits)
-		rt_fetch_rest(hit.measured, &call->row, call->frame.region);
+		rt_complete_row(hit.measured, &call->row, call->frame.region);
 	rt_for_counters(i) {
 		count = hit.measured->now[i] - call->row.start[i];
 		/* As in rt_measure(): an estimate may fall. */

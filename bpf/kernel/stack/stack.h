@@ -343,6 +343,13 @@ rt_rare int rt_complete_values(u32 index, u32 region)
 	return 0;
 }
 
+/* The call of the row returns, which lies elsewhere, and its values are not complete. */
+rt_rare int rt_complete_row(struct rt_measured *measured, struct rt_row *row, u32 region)
+{
+	rt_fetch_rest(measured, row, region);
+	return 0;
+}
+
 /* The values of the frame at the index; null: it has none. */
 static __always_inline const struct rt_values *rt_values(struct rt_hit *hit, u32 index)
 {
