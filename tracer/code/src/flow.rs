@@ -124,7 +124,7 @@ impl<'a> Flow<'a> {
     }
 
     /// The loops of what was come to.
-    pub fn loops(&self) -> Loops {
+    pub fn loops(&self) -> Loops<'_> {
         let mut jumps: Vec<(u64, u64)> = self.jumps.iter().map(|&(from, target)| (target, from)).collect();
         jumps.sort_unstable();
         let back = jumps.iter().filter(|(target, from)| target <= from);
@@ -133,7 +133,7 @@ impl<'a> Flow<'a> {
         bodies.reverse();
         bodies.dedup_by_key(|body| body.start);
         bodies.reverse();
-        Loops { jumps, bodies }
+        Loops { jumps, bodies, calls: &self.calls }
     }
 
     /// Whether it comes to an instruction that has one of these bytes.
@@ -148,23 +148,30 @@ impl<'a> Flow<'a> {
 }
 
 /// Where control comes in the loops of a function.
-pub struct Loops {
+pub struct Loops<'a> {
+    /// Where its calls return to.
+    calls: &'a [u64],
     /// Where its jumps lead, and from where; sorted.
     jumps: Vec<(u64, u64)>,
     /// From their first instructions to their last; sorted.
     bodies: Vec<Range<u64>>,
 }
 
-impl Loops {
+impl Loops<'_> {
     /// In how many bytes behind a call that returns to this address others come along that do not make it, in the
-    /// innermost loop around it. Who only enters this loop does not count: that is once for all its turns.
+    /// innermost loop around it. Who only enters this loop does not count: that is once for all its turns. Nor does a loop that
+    /// makes another call in each turn, which is not so hot.
     pub fn joined_behind(&self, address: u64) -> Option<u64> {
         let begun = self.bodies.partition_point(|body| body.start <= address);
         let body = self.bodies[..begun].iter().rfind(|body| body.contains(&address))?;
         let behind = &self.jumps[self.jumps.partition_point(|&(target, _)| target < address)..];
         let (target, _) =
             behind.iter().take_while(|(target, _)| *target < body.end).find(|(_, from)| body.contains(from))?;
-        Some(target - address)
+        let makes = |call: u64| {
+            let passes = |&(target, from): &(u64, u64)| from < call && target >= call && body.contains(&from);
+            body.contains(&call) && call != address && !self.jumps.iter().any(passes)
+        };
+        (!self.calls.iter().any(|&call| makes(call))).then_some(target - address)
     }
 }
 
@@ -237,6 +244,9 @@ mod tests {
         assert_eq!(joined(&code[..10], 7), None);
         // 0: call; nop; 6: dec eax; jne 0; ret
         assert_eq!(joined(&[0xe8, 0, 1, 0, 0, 0x90, 0xff, 0xc8, 0x75, 0xf6, 0xc3], 5), None);
+        // 0: je 7; call; 7: call; dec eax; jne 0; ret
+        let code = [0x74, 5, 0xe8, 0, 1, 0, 0, 0xe8, 0, 1, 0, 0, 0xff, 0xc8, 0x75, 0xf0, 0xc3];
+        assert_eq!(joined(&code, 7), None);
         // 0: je 8; call; nop; 8: dec eax; jne 0; ret
         assert_eq!(joined(&[0x74, 6, 0xe8, 0, 1, 0, 0, 0x90, 0xff, 0xc8, 0x75, 0xf4, 0xc3], 7), Some(1));
     }
