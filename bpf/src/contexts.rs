@@ -73,7 +73,7 @@ fn record_of(rule: UnwindRule) -> RuleRecord {
 /// A context, as far as the kernel side has walked.
 #[derive(Clone, Debug)]
 pub struct Walked {
-    /// Its number.
+    /// Its number; 0: it is none, but its thread waits until it is said whether there is an interpreter of Python.
     pub id: u32,
     /// The process and its address space.
     pub pid: u32,
@@ -220,13 +220,15 @@ impl Programs {
         let _ = write_all(&self.skel.maps.rules, pairs);
     }
 
-    /// Tells the kernel side where the interpreter of an address space has its frames. Where it has no room for more, contexts
-    /// of the space have no Python functions.
-    pub fn set_python(&self, space: u32, python: PythonRecord) {
-        let value = wire::bytes_of(&python);
-        if self.skel.maps.pythons.update(&space.to_ne_bytes(), value, MapFlags::ANY).is_ok() {
-            self.shared.reading_python.store(1, Ordering::Relaxed);
+    /// Tells the kernel side where the interpreter of an address space has its frames, or that there is none. Where it has no
+    /// room for more, contexts of the space have no Python functions.
+    pub fn set_python(&self, space: u32, python: Option<PythonRecord>) {
+        let record = python.unwrap_or_default();
+        if python.is_some() {
+            // Before a thread that waits for the entry goes on.
+            self.shared.reading_python.store(1, Ordering::Release);
         }
+        let _ = self.skel.maps.pythons.update(&space.to_ne_bytes(), wire::bytes_of(&record), MapFlags::ANY);
     }
 
     /// Lets the kernel side ask about these return addresses when it meets them next.

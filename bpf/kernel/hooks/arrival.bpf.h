@@ -114,6 +114,7 @@ struct rt_wait {
 		struct rt_arrival_key key;
 		u32 child;
 		u32 writer;
+		u32 space;
 	};
 	u64 until;
 };

@@ -12,6 +12,7 @@
 #ifndef RTRACE_CONTEXT_H
 #define RTRACE_CONTEXT_H
 
+#include "arrival.bpf.h"
 #include "copy.bpf.h"
 #include "loss.bpf.h"
 #include "python.bpf.h"
@@ -36,6 +37,7 @@ struct walking {
 	u64 limit; /* slot of the traced function around the call; 0: there is none on this stack */
 	u64 low; /* of struct rt_context_key */
 	u64 high;
+	u32 asked; /* the last address space in which the thread has asked for an interpreter */
 	struct python_walk python;
 };
 
@@ -229,6 +231,39 @@ static __noinline u32 number_of(struct walking *walk)
 	return known ? *known : id;
 }
 
+static long wait_for_python_step(u32 step, void *context)
+{
+	struct rt_wait *wait = context;
+
+	return bpf_map_lookup_elem(&pythons, &wait->space) || bpf_ktime_get_ns() > wait->until || waiting > most_waiting;
+}
+
+/*
+ * The first call in an address space waits until user space has looked for an interpreter there: what Python functions led
+ * to a call is only known while it enters. Not static, so that the verifier looks at it once.
+ */
+__noinline int ask_for_python(struct walking *walk)
+{
+	struct rt_wait wait = {};
+	bool is_known;
+
+	if (!walk)
+		return 0;
+	wait.space = walk->context.space;
+	is_known = bpf_map_lookup_elem(&pythons, &wait.space);
+	if (!is_known && (waiting >= most_waiting || !for_python.longest))
+		return 0;
+	walk->asked = wait.space;
+	if (is_known)
+		return 0;
+	walk->context.id = RT_CONTEXT_NONE;
+	if (bpf_ringbuf_output(&contexts, &walk->context, CONTEXT_SIZE(0), BPF_RB_FORCE_WAKEUP))
+		return 0;
+	wait_for(&for_python, &wait, wait_for_python_step);
+	see_answer(&for_python, &wait, bpf_map_lookup_elem(&pythons, &wait.space));
+	return 0;
+}
+
 /*
  * The context of a call whose return address is `word`, in the slot at `slot`; `limit`: slot of the traced function
  * around it. Not static, so that the verifier looks at it once.
@@ -264,6 +299,8 @@ __noinline u32 find_context(u64 slot, u64 word, u64 limit)
 	walk->high = ~context_seed;
 	walked = walk;
 	walk->python.call_count = 0;
+	if (walk->asked != walk->context.space)
+		ask_for_python(walk);
 	if (reading_python) {
 		walk->python.limit = limit;
 		read_python(&walk->python, &walk->context);

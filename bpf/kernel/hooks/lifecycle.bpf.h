@@ -150,6 +150,7 @@ static __always_inline void on_exec(struct task_struct *task, u32 old_tid, bool 
 	process->executed = task->self_exec_id;
 	note_exec(pid);
 	process->traced = RT_TRACED;
+	forget_python(process->space);
 	process->space = new_space();
 	forget_watchers(bpf_get_current_task_btf());
 	if (!rt_may_observe())
@@ -183,6 +184,7 @@ static __always_inline void on_task_exit(struct task_struct *task)
 	code = BPF_CORE_READ(task, signal, group_exit_code);
 	if (!code)
 		code = task->exit_code;
+	forget_python(process->space);
 	bpf_map_delete_elem(&traced, &pid);
 	emit_event(RT_EVENT_EXIT, pid, thread_of(task), code);
 }

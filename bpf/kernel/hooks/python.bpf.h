@@ -21,7 +21,10 @@
 #define FOREIGN_OWNER 3 /* from this owner on, a frame stands for a caller that is not Python's */
 #define HALF 32
 
-/* By address space. Its size is set before loading where contexts are recorded. */
+/*
+ * By address space; `interpreters` is 0 where user space has found none. Its size is set before loading where contexts are
+ * recorded.
+ */
 HASH_MAP(pythons, u32, struct rt_python, 1);
 
 /* Whether there is any. */
@@ -45,10 +48,16 @@ struct python_walk {
 /* A forked process has its parent's interpreter. */
 static __always_inline void inherit_python(u32 parent, u32 child)
 {
-	struct rt_python *known = reading_python ? bpf_map_lookup_elem(&pythons, &parent) : 0;
+	struct rt_python *known = bpf_map_lookup_elem(&pythons, &parent);
 
 	if (known)
 		bpf_map_update_elem(&pythons, &child, known, BPF_ANY);
+}
+
+/* A process has ended, or executes another program. */
+static __always_inline void forget_python(u32 space)
+{
+	bpf_map_delete_elem(&pythons, &space);
 }
 
 static __always_inline u64 python_word(u64 address, u16 offset)
@@ -183,7 +192,7 @@ static __noinline u32 read_python(struct python_walk *walk, struct rt_context *c
 	walk->call_count = walk->begun = walk->is_cut = 0;
 	space = context->space;
 	known = bpf_map_lookup_elem(&pythons, &space);
-	if (!known)
+	if (!known || !known->interpreters)
 		return 0;
 	context->is_python = 1;
 	walk->in = *known;

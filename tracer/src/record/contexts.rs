@@ -22,7 +22,7 @@ use rtrace_symbolizer::{Image, UnwindTables};
 
 use crate::host;
 use crate::target::address_spaces::{self, AddressSpaces};
-use crate::target::python::{Python, PythonLine};
+use crate::target::python::{Interpreters, Python, PythonLine};
 
 /// Longest wait for a context, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -33,6 +33,9 @@ const LOOK_PERIOD: Duration = Duration::from_millis(250);
 /// The same for a command that has begun less than a second ago: it loads its interpreter.
 const FIRST_PERIOD: Duration = Duration::from_millis(5);
 const FIRST_TIME: Duration = Duration::from_secs(1);
+
+/// Longest time that the first call in an address space waits until somebody has looked for an interpreter there.
+const LONGEST_WAIT: Duration = Duration::from_millis(20);
 
 /// Contexts that were found, and not yet handed on.
 #[derive(Debug, Default)]
@@ -180,8 +183,7 @@ pub struct Contexts<'a> {
     pids: &'a [u32],
     spaces: HashMap<u32, Space>,
     tables: ContextTables,
-    /// Files without an interpreter of Python.
-    without_python: HashSet<FileId>,
+    interpreters: Interpreters,
     /// By this others tell that something else is mapped.
     mapped: AddressSpaces,
 }
@@ -195,8 +197,8 @@ impl<'a> Contexts<'a> {
         tables: ContextTables,
         mapped: AddressSpaces,
     ) -> Contexts<'a> {
-        let (spaces, without_python) = (HashMap::new(), own_program());
-        Contexts { programs, found, pids, spaces, tables, without_python, mapped }
+        let interpreters = own_program().into_iter().map(|file| (file, None)).collect();
+        Contexts { programs, found, pids, spaces: HashMap::new(), tables, interpreters, mapped }
     }
 
     /// Finds contexts until `is_over`, and then those that are left.
@@ -208,6 +210,8 @@ impl<'a> Contexts<'a> {
         let _ahead = host::run_first();
         let mut ring = self.programs.contexts()?;
         let begun = Instant::now();
+        self.look(true)?;
+        self.programs.wait_for_python(LONGEST_WAIT.as_nanos() as u64);
         let mut look_at = begun;
         loop {
             let is_last = is_over.load(Ordering::Relaxed);
@@ -216,20 +220,29 @@ impl<'a> Contexts<'a> {
                 host::wait([ring.as_fd()], Some(if is_first_time { FIRST_PERIOD } else { PATIENCE }));
             }
             let (walked, bad_records) = ring.take()?;
+            let (questions, walked): (Vec<Walked>, Vec<Walked>) = walked.into_iter().partition(|walked| walked.id == 0);
+            let is_empty = questions.is_empty() && walked.is_empty() && bad_records == 0;
+            questions.into_iter().for_each(|question| self.answer(question.pid, question.space));
             if self.mapped.was_any_forgotten() {
-                self.look()?;
+                self.look(false)?;
             }
-            let is_empty = walked.is_empty() && bad_records == 0;
             let found = walked.into_iter().map(|walked| self.finish(walked)).collect();
             self.found.add(found, bad_records);
             if is_last && is_empty {
+                self.programs.wait_for_python(0);
                 return Ok(());
             }
             if Instant::now() >= look_at {
-                self.look()?;
+                self.look(false)?;
                 look_at = Instant::now() + if is_first_time { FIRST_PERIOD } else { LOOK_PERIOD };
             }
         }
+    }
+
+    /// A thread waits until it is known whether its process has an interpreter.
+    fn answer(&mut self, pid: u32, space: u32) {
+        self.spaces.entry(space).or_insert_with(|| Space::of(pid));
+        self.learn(space, modules::of_process(pid).unwrap_or_default(), true);
     }
 
     fn finish(&mut self, walked: Walked) -> FoundContext {
@@ -247,13 +260,14 @@ impl<'a> Contexts<'a> {
         FoundContext { id, pid, space, time: host::now(), places, ending }
     }
 
-    /// What a process maps has become known.
-    fn learn(&mut self, space: u32, modules: Vec<Module>) {
+    /// What a process maps has become known; `is_asked`: a thread waits for an interpreter, or none is loaded later.
+    fn learn(&mut self, space: u32, modules: Vec<Module>, is_asked: bool) {
         let Some(known) = self.spaces.get_mut(&space) else { return };
         if known.python.is_none() {
-            known.python = Python::of(known.pid, &modules, &mut self.without_python);
-            if let Some(python) = &known.python {
-                self.programs.set_python(space, python.record());
+            known.python = Python::of(known.pid, &modules, &mut self.interpreters);
+            let python = known.python.as_ref().map(Python::record);
+            if python.is_some() || is_asked {
+                self.programs.set_python(space, python);
             }
         }
         known.modules.clone_from(&modules);
@@ -270,7 +284,7 @@ impl<'a> Contexts<'a> {
         }
         if known.find(address).is_none() {
             match modules::of_process(pid) {
-                Ok(modules) => self.learn(space, modules),
+                Ok(modules) => self.learn(space, modules, false),
                 // The process has ended: nothing can be said of the address.
                 Err(_) => return UnwindRule::Unknown,
             }
@@ -285,8 +299,8 @@ impl<'a> Contexts<'a> {
         rule
     }
 
-    /// Forgets the rules of code that is not mapped any more.
-    fn look(&mut self) -> Result<(), Error> {
+    /// Forgets the rules of code that is not mapped any more; `is_first`: what the processes execute is loaded.
+    fn look(&mut self, is_first: bool) -> Result<(), Error> {
         // A command has another space once it executes its program.
         for &pid in self.pids {
             if let Some(space) = self.programs.space(pid)? {
@@ -311,7 +325,7 @@ impl<'a> Contexts<'a> {
             known.rules.retain(|address, _| !gone.contains(address));
             changed.push((space, modules));
         }
-        changed.into_iter().for_each(|(space, modules)| self.learn(space, modules));
+        changed.into_iter().for_each(|(space, modules)| self.learn(space, modules, is_first));
         ended.iter().for_each(|space| drop(self.spaces.remove(space)));
         Ok(())
     }

@@ -9,7 +9,6 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use foldhash::HashSet;
 use rtrace_bpf::PythonFrame;
 use rtrace_bpf::wire::{NOT_THERE, PythonRecord};
 use rtrace_model::SourceLine;
@@ -156,6 +155,25 @@ pub struct PythonLine {
     pub source: SourceLine,
 }
 
+/// The files that were looked at, with what those are that have an interpreter.
+pub type Interpreters = HashMap<FileId, Option<InterpreterFile>>;
+
+/// A file with an interpreter.
+pub struct InterpreterFile {
+    image: Image,
+    /// Addresses of its global state and of its version.
+    variables: [u64; 2],
+}
+
+impl InterpreterFile {
+    fn of(module: &Module) -> Option<InterpreterFile> {
+        let image = Image::open_outline(&module.open_path()).ok()?;
+        let address = |name| image.definitions().find(|known| known.name == name).map(|known| known.address);
+        let variables = [address("_PyRuntime")?, address("Py_Version")?];
+        Some(InterpreterFile { image, variables })
+    }
+}
+
 /// The interpreter of a process.
 pub struct Python {
     memory: InterpreterMemory,
@@ -166,24 +184,19 @@ pub struct Python {
 }
 
 impl Python {
-    /// That of a process with these files, if it has one that is understood; `others`: files that are known to have none.
-    pub fn of(pid: u32, modules: &[Module], others: &mut HashSet<FileId>) -> Option<Python> {
+    /// That of a process with these files, if it has one that is understood.
+    pub fn of(pid: u32, modules: &[Module], interpreters: &mut Interpreters) -> Option<Python> {
         // It is the program, or a library of its name.
         let (program, libraries) = modules.split_first()?;
-        let libraries = libraries.iter().filter(|module| module.file_name().contains("python"));
-        let (runtime, version) = libraries.chain([program]).find_map(|module| {
-            let file = (module.device, module.inode);
-            if others.contains(&file) {
-                return None;
-            }
-            let image = Image::open(&module.open_path()).ok()?;
-            let defined = |name| image.definitions().find(|known| known.name == name).map(|known| known.address);
-            let Some((runtime, version)) = defined("_PyRuntime").zip(defined("Py_Version")) else {
-                others.insert(file);
-                return None;
-            };
-            let bias = module.load_bias(&image)?;
-            Some((bias.wrapping_add(runtime), bias.wrapping_add(version)))
+        let libraries = libraries.iter().filter(|module| {
+            let name = module.file_name();
+            name.trim_start_matches("lib").starts_with("python")
+        });
+        let [runtime, version] = libraries.chain([program]).find_map(|module| {
+            let file = interpreters.entry((module.device, module.inode));
+            let file = file.or_insert_with(|| InterpreterFile::of(module)).as_ref()?;
+            let bias = module.load_bias(&file.image)?;
+            Some(file.variables.map(|address| bias.wrapping_add(address)))
         })?;
         let memory = InterpreterMemory(File::open(format!("/proc/{pid}/mem")).ok()?);
         let minor = match memory.word(version)? >> 16 {
