@@ -96,20 +96,30 @@ static long python_thread_step(u32 step, void *context)
 	return 0;
 }
 
-/* What tells a code object from one that is where it was: most are never freed, but those of modules and of exec() are. */
+#define CODE_VERSION 20 /* bytes in front of the names */
+
+/*
+ * What tells a code object from one that is where it was: most are never freed, but those of modules and of exec() are. The
+ * next one often has its names and its table of lines where the former had them, but not the same texts. Since 3.12 no two
+ * have the same version.
+ */
 static __always_inline u32 code_identity(const struct rt_python *in, u64 code)
 {
 	u64 names[4] = {};
-	u32 line = 0;
+	u32 line = 0, version = 0;
 	u64 mixed;
 
 	bpf_probe_read_user(names, sizeof(names), (void *)(code + in->names));
 	bpf_probe_read_user(&line, sizeof(line), (void *)(code + in->line));
-	mixed = (names[0] ^ line) * MIX_LOW;
-	mixed = (mixed ^ names[1]) * MIX_LOW;
-	mixed = (mixed ^ names[2]) * MIX_LOW;
-	mixed = (mixed ^ names[3]) * MIX_LOW;
-	mixed = (mixed ^ python_word(names[1], in->hash)) * MIX_LOW;
+	if (in->hash == RT_NOT_THERE)
+		bpf_probe_read_user(&version, sizeof(version), (void *)(code + in->names - CODE_VERSION));
+	mixed = line | (u64)version << HALF;
+	for (int i = 0; i < 4; i++) {
+		mixed = (mixed ^ names[i]) * MIX_LOW;
+		/* 0 where it is not in memory. */
+		if (in->hash != RT_NOT_THERE)
+			mixed = (mixed ^ python_word(names[i], in->hash)) * MIX_LOW;
+	}
 	return mixed >> HALF;
 }
 

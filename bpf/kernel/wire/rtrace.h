@@ -482,7 +482,7 @@ struct rt_python {
 	u16 names; /* in a code object: file, name, qualified name and table of lines, one behind the other */
 	u16 line;
 	u16 bytecode;
-	u16 hash; /* in a string */
+	u16 hash; /* in a string; RT_NOT_THERE from 3.12 on, where code objects have versions */
 };
 
 /*

@@ -270,3 +270,41 @@ fn compare_lines(python: &str, attaches: bool, script: &Path) -> Result<(), Stri
     let are_known = seen == places && lines.values().all(|calls| (ALL_CALLS - FIRST_CALLS..=ALL_CALLS).contains(calls));
     if are_known { Ok(()) } else { Err(format!("{python}, attached: {attaches}: {lines:?}")) }
 }
+
+/// Its first call comes long after the command began. The code that calls is freed soon, and the next is in its place.
+const FREED: &str = "import zlib
+for n in range(1, 201):
+    exec(compile('\\n' * (n - 1) + 'zlib.crc32(b\"x\")', f'f{n}', 'exec'))
+";
+
+#[test]
+fn calls_of_python_code_that_is_freed_have_no_lines_of_other_code() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["python3"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let script = folder.path().join("freed.py");
+    std::fs::write(&script, FREED).unwrap();
+    in_one_of_some_tries(TRIES, || compare_freed(&script));
+}
+
+fn compare_freed(script: &Path) -> Result<(), String> {
+    let options = ["--lib", "libz.so.1", "--func", "crc32", "--stacks"].map(str::to_owned);
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("sleep 1.2; exec python3 {}", script.display())]);
+    let directory = TempDir::new().unwrap();
+    rtrace::record(&options, &command, &directory.path().join("trace"));
+    let trace = TraceSet::open(&directory.path().join("trace")).unwrap();
+    let mut calls: Vec<Call> = trace.calls().flat_map(|batch| batch.unwrap().into_calls()).collect();
+    calls.sort_by_key(|call| call.start);
+    let mut late = 0;
+    for (call, line) in calls.iter().zip(1..) {
+        let context = trace.context(call.context.expect("it has a context")).unwrap();
+        let mut sites = context.sites.iter().map(|&site| trace.call_site(site).unwrap());
+        match sites.find(|site| site.is_interpreted()).and_then(|site| site.source.as_ref()) {
+            Some(source) if source.line == 0 => assert_eq!(source.file, "(unknown code)"),
+            Some(source) => assert_eq!((&*source.file, source.line), (&*format!("f{line}"), line)),
+            None => late += 1,
+        }
+    }
+    assert_eq!(calls.len(), 200);
+    if late == 0 { Ok(()) } else { Err(format!("{late} calls came before the interpreter was known")) }
+}

@@ -362,10 +362,7 @@ impl StackWalk {
                 places.extend(address);
                 continue;
             };
-            places.extend(run.frames.into_iter().map(|frame| match python.line(frame) {
-                Some(line) => ContextPlace::Python(line),
-                None => ContextPlace::Address(frame.code),
-            }));
+            places.extend(run.frames.into_iter().map(|frame| ContextPlace::Python(python.line(frame))));
             if run.is_cut {
                 return (places, ContextEnding::Cut);
             }

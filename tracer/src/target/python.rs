@@ -23,10 +23,14 @@ const COOKIE: &[u8] = b"xdebugpy";
 const LONGEST_NAME: u64 = 1 << 12;
 const LONGEST_TABLE: u64 = 1 << 24;
 
-/// Offsets in a string, in bytes: those of its length and hash do not differ by version.
+/// Offsets in a string, in bytes: those of its length and hash do not differ by version, and are those of an array of bytes,
+/// too.
 const LENGTH: u64 = 16;
 const HASH: u16 = 24;
 const STATE: u64 = 32;
+
+/// Bytes of the version of a code object in front of its names, as `CODE_VERSION` in `python.bpf.h`.
+const VERSION: u64 = 20;
 
 /// Offsets in an array of bytes.
 const BYTES: u64 = 32;
@@ -77,6 +81,7 @@ fn layout_312() -> Layout {
         is_entry: NOT_THERE,
         line: 68,
         bytecode: 192,
+        hash: NOT_THERE,
         ..layout_311().frames
     };
     Layout { frames, characters: [40, 56], ..layout_311() }
@@ -111,11 +116,14 @@ fn layout_by_table(minor: u64, table: &[u64]) -> Option<Layout> {
         names: offset(code + 1)?,
         line: offset(code + 5)?,
         bytecode: offset(code + 9)?,
-        hash: HASH,
+        hash: NOT_THERE,
     };
     let is_known = !is_free_threaded && (0..4).all(|nth| names[nth] == names[0] + 8 * nth as u64);
     is_known.then_some(Layout { frames, names, characters: [40, 56] })
 }
+
+/// File and function of a code object that was freed, or whose process ended, before it was read.
+const UNKNOWN: &str = "(unknown code)";
 
 /// Bytes of a process.
 struct InterpreterMemory(File);
@@ -218,8 +226,8 @@ impl Python {
         self.layout.frames
     }
 
-    /// Where a frame is; `None` if its code object is not there any more, or is none.
-    pub fn line(&mut self, frame: PythonFrame) -> Option<Arc<PythonLine>> {
+    /// Where a frame is; in [unknown code](UNKNOWN) if its code object or process is not there any more.
+    pub fn line(&mut self, frame: PythonFrame) -> Arc<PythonLine> {
         let Python { memory, layout, objects, lines } = self;
         let line = lines.entry(frame).or_insert_with(|| {
             let of = objects.entry((frame.code, frame.identity));
@@ -228,29 +236,51 @@ impl Python {
             let source = SourceLine { file: object.file.clone(), line: line.unwrap_or_default() };
             Some(Arc::new(PythonLine { function: object.function.clone(), source }))
         });
-        line.clone()
+        line.get_or_insert_with(|| {
+            let source = SourceLine { file: UNKNOWN.to_owned(), line: 0 };
+            Arc::new(PythonLine { function: UNKNOWN.to_owned(), source })
+        })
+        .clone()
     }
 }
 
 impl Layout {
     fn read(&self, memory: &InterpreterMemory, code: u64, identity: u32) -> Option<CodeObject> {
-        let mut names = [0; 4];
-        for (name, offset) in names.iter_mut().zip(self.names) {
-            *name = memory.word(code + offset)?;
-        }
-        let [file, name, qualified, lines] = names;
-        let first_line = memory.word(code + u64::from(self.frames.line))? as u32;
-        let hash = memory.word(name + u64::from(HASH))?;
-        if identity_of(&names, first_line, hash) != identity {
-            return None;
-        }
+        let (names, first_line) = self.identified(memory, code, identity)?;
+        let [file, _, qualified, lines] = names;
         let length = memory.word(lines + LENGTH).filter(|length| *length <= LONGEST_TABLE)?;
-        Some(CodeObject {
+        let object = CodeObject {
             file: self.text(memory, file)?,
             function: self.text(memory, qualified)?,
             first_line,
             lines: memory.bytes(lines + BYTES, length)?,
-        })
+        };
+        // It may have been freed meanwhile.
+        self.identified(memory, code, identity).map(|_| object)
+    }
+
+    /// The names and the first line of a code object, if it is that one.
+    fn identified(&self, memory: &InterpreterMemory, code: u64, identity: u32) -> Option<([u64; 4], u32)> {
+        let mut names = [0; 4];
+        for (name, offset) in names.iter_mut().zip(self.names) {
+            *name = memory.word(code + offset)?;
+        }
+        let first_line = memory.word(code + u64::from(self.frames.line))? as u32;
+        let is_it = if self.frames.hash == NOT_THERE {
+            let version = memory.word(code + self.names[0] - VERSION)? << 32;
+            identity_of(version | u64::from(first_line), names) == identity
+        } else {
+            let mut hashes = [0; 4];
+            for (hash, text) in hashes.iter_mut().zip(names) {
+                *hash = memory.word(text + u64::from(HASH))?;
+            }
+            // The kernel side takes 0 for each hash that was not in memory.
+            (0..1 << hashes.len()).any(|mask| {
+                let read = (0..hashes.len()).map(|nth| if mask >> nth & 1 == 0 { hashes[nth] } else { 0 });
+                identity_of(first_line.into(), names.into_iter().zip(read).flat_map(<[u64; 2]>::from)) == identity
+            })
+        };
+        is_it.then_some((names, first_line))
     }
 
     fn text(&self, memory: &InterpreterMemory, string: u64) -> Option<String> {
@@ -266,11 +296,10 @@ impl Layout {
     }
 }
 
-/// As `code_identity` in `python.bpf.h`.
-fn identity_of(names: &[u64; 4], first_line: u32, hash: u64) -> u32 {
-    let words = [names[0] ^ u64::from(first_line), names[1], names[2], names[3], hash];
-    let mixed = words.iter().fold(0_u64, |mixed, word| (mixed ^ word).wrapping_mul(rtrace_bpf::wire::MIX_LOW));
-    (mixed >> 32) as u32
+/// As `code_identity` in `python.bpf.h`; `number`: the first line, and above it the version.
+fn identity_of(number: u64, words: impl IntoIterator<Item = u64>) -> u32 {
+    let mix = |mixed: u64, word: u64| (mixed ^ word).wrapping_mul(rtrace_bpf::wire::MIX_LOW);
+    (words.into_iter().fold(number, mix) >> 32) as u32
 }
 
 /// The line of the instruction that is so many bytes behind the first one; `None` where it has none.
