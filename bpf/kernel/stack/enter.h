@@ -102,8 +102,14 @@ static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame
 	rt_doubt_again(hit, frame);
 	walk.stack = frame->doubt || (frame->tails == RT_TAILS_ANYWHERE && frame->catches);
 	rt_repeat(RT_TAILS_MAX, rt_same_slot_step, &walk);
-	if (walk.found != RT_NONE)
-		return walk.found == 0;
+	if (walk.found == RT_DEAD)
+		return 0;
+	if (walk.found == 0) {
+		/* A coroutine that will never go on leaves no trace, and its stack is used again. */
+		if (frame->tails == RT_TAILS_ANYWHERE && !rt_is_ordered(frame->stack) && !frame->doubt)
+			frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
+		return frame->tails != RT_TAILS_ANYWHERE || rt_is_ordered(frame->stack);
+	}
 	/* Too many in a row: they would all return with the last, and some of what they called would be missing. */
 	walk.start = index + 1;
 	rt_repeat(RT_TAILS_MAX, rt_doubt_chain_step, &walk);

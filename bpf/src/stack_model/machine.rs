@@ -253,6 +253,12 @@ impl Machine {
         if self.handlers > 0 { &mut self.signal } else { &mut self.stacks[self.current] }
     }
 
+    /// Whether slots tell which calls on the running stack are over.
+    fn is_ordered(&self) -> bool {
+        let key = self.running_key();
+        key == SIGNAL || key == OWN && !self.thread.shares_stack()
+    }
+
     fn step(&mut self, op: Op) {
         match op {
             Op::Call { region, words, site, only_returns, locals } => {
@@ -328,6 +334,10 @@ impl Machine {
         }
         let (slot, word, chain) = (activation.slot, activation.word, activation.calls.clone());
         let Some(region) = region.filter(|&region| self.can_jump(&chain, region)) else { return };
+        let is_doubtful = |&last: &usize| self.regions[self.calls[last].region].tails == TailsCode::RT_TAILS_ANYWHERE;
+        if !self.is_ordered() && chain.last().is_some_and(is_doubtful) {
+            return;
+        }
         if chain.last().is_some_and(|&last| self.may_lap(&self.calls[last], word, region)) {
             return;
         }
@@ -537,10 +547,7 @@ impl Machine {
 
     /// A probe is hit where control returns: what ran below is over, and what would have returned there.
     fn hit_at_return(&mut self, slot: u64, word: u64) -> Hit {
-        let shares_stack = self.thread.shares_stack();
-        let stack = self.running();
-        let is_ordered = stack.is_ordered() && !(shares_stack && stack.key == OWN);
-        let dead = stack.dead.clone();
+        let (is_ordered, dead) = (self.is_ordered(), self.running().dead.clone());
         let is_over = |call: &Call| is_ordered && call.slot <= slot || call.spans(slot) || call.returns_to(slot, word);
         let over: Vec<usize> = dead.into_iter().filter(|&call| is_over(&self.calls[call])).collect();
         // Functions may take words off the stack as they return.
