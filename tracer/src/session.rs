@@ -4,7 +4,10 @@
 //! probes; [`Ready`] has the process that will execute a command. [`Ready::record`] attaches, arms, reads and detaches.
 //! Nothing here talks to people: what they should know is asked of the phases.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::Child;
@@ -20,6 +23,7 @@ use rtrace_model::{MetricId, RegionId, Sink, Summary, text_of_os};
 use rtrace_plan as plan;
 use rtrace_plan::Plan;
 use rtrace_signatures::{Book, Request};
+use rtrace_symbolizer::{Image, linker};
 
 use crate::counters::{self, Counters};
 use crate::limits;
@@ -77,6 +81,31 @@ impl<'a> TracedProgram<'a> {
             TracedProgram::Running(pids) => target::of_processes(pids, wanted),
             TracedProgram::Command(words) => target::of_command(words, wanted),
         }
+    }
+}
+
+impl TracedProgram<'_> {
+    /// The files that are executed.
+    fn executables(self) -> Vec<PathBuf> {
+        match self {
+            TracedProgram::Running(pids) => {
+                let mut met = HashSet::new();
+                let paths = pids.iter().map(|pid| PathBuf::from(format!("/proc/{pid}/exe")));
+                let mut is_new = |path: &PathBuf| fs::metadata(path).is_ok_and(|of| met.insert((of.dev(), of.ino())));
+                paths.filter(|path| is_new(path)).collect()
+            }
+            TracedProgram::Command(words) => {
+                let path = target::environment().path;
+                linker::resolve_command(target::word_of(words), path.as_deref()).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Whether it leaves calls by jumps of its own, of which no probe tells: a panic of Go that began in C, `raise` of
+    /// OCaml.
+    fn leaves_frames(self) -> bool {
+        let leaves = |image: Image| plan::jump::of(&image).is_empty() && rtrace_code::tails::leaves_frames(&image);
+        self.executables().iter().any(|path| Image::open(path).is_ok_and(leaves))
     }
 }
 
@@ -185,6 +214,7 @@ pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Tr
         emulated,
         keeps_accesses: !options.watches.is_empty(),
         keeps_frame: options.levels > 0,
+        leaves_frames: program.leaves_frames(),
         stubs: false,
     }
 }

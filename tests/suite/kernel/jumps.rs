@@ -1,11 +1,14 @@
 //! Control that leaves functions by other ways than a return, and other stacks than the thread's.
 
+use std::process::Command;
+
 use rtrace_model::Ending;
 
 use crate::common::rtrace;
 use crate::common::scenario::{Scenario, Truth};
 use crate::common::skip::Turn;
 use crate::common::spans::assert_left_soon;
+use crate::common::target::compile_texts;
 use crate::common::tree::Forest;
 use crate::common::truth;
 
@@ -109,4 +112,53 @@ fn longjmp_is_traced_itself() {
     let [recorded] = &recorded[..] else { panic!("{} threads", recorded.len()) };
     let recorded = recorded.with_unseen_as(&told).unwrap_or_else(|| panic!("{recorded}"));
     assert_eq!(recorded.to_string(), told.to_string());
+}
+
+/// Of 200 calls of a function that ends in a jump through a pointer, the program leaves every other one in silence. The
+/// next has its slot and its return address.
+fn leaves_every_other_call(program: &str) {
+    const LIBRARY: &str = "volatile int passed; void pass(void (*f)(void)) { passed++; f(); }";
+    let Some(_turn) = Turn::take() else { return };
+    let texts: [(&str, &str, &[&str]); 2] =
+        [(LIBRARY, "libpass.so", &["-O2", "-shared", "-fPIC"]), (program, "program", &["-O2", "-lpass"])];
+    let program = Command::new(compile_texts(&texts).join("program"));
+    let (output, recording) = rtrace::run(&["--lib".to_owned(), "libpass.so".to_owned()], &program);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let endings: Vec<Ending> = recording.calls().map(|call| call.ending).collect();
+    assert_eq!(endings.len(), 200);
+    let returned = endings.iter().filter(|&&ending| ending == Ending::Returned).count();
+    // The first meets no return site yet.
+    assert!((99..=100).contains(&returned), "{returned} {}", String::from_utf8_lossy(&output.stderr));
+    assert!(recording.calls().all(|call| call.parent == 0));
+}
+
+#[test]
+fn what_a_jump_of_the_program_leaves_has_not_returned() {
+    leaves_every_other_call(
+        "void pass(void (*)(void)); static void *buffer[5]; static int round;
+        static void leave(void) { if (round % 2) __builtin_longjmp(buffer, 1); }
+        __attribute__((noipa)) static void behind(void) {}
+        __attribute__((noinline)) static void once(void) { pass(leave); behind(); __asm__ volatile(\"\"); }
+        int main(void) { for (round = 0; round < 200; round++) if (!__builtin_setjmp(buffer)) once(); return 0; }",
+    );
+}
+
+#[test]
+fn what_a_coroutine_that_never_goes_on_calls_has_not_returned() {
+    leaves_every_other_call(
+        "#include <sys/mman.h>
+        #include <ucontext.h>
+        void pass(void (*)(void)); static ucontext_t caller, coroutine; static int round;
+        static void leave(void) { if (round % 2) swapcontext(&coroutine, &caller); }
+        static void body(void) { pass(leave); __asm__ volatile(\"\"); swapcontext(&coroutine, &caller); }
+        int main(void) {
+            coroutine.uc_stack.ss_sp = mmap(0, 65536, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            void *stack = coroutine.uc_stack.ss_sp;
+            for (round = 0; round < 200; round++) {
+                getcontext(&coroutine); coroutine.uc_stack.ss_sp = stack; coroutine.uc_stack.ss_size = 65536;
+                makecontext(&coroutine, body, 0); swapcontext(&caller, &coroutine);
+            }
+            return 0;
+        }",
+    );
 }

@@ -159,6 +159,8 @@ pub struct PlanOptions {
     pub keeps_accesses: bool,
     /// Contexts of calls are recorded: the frame pointer must be the caller's at the site of its call's enter.
     pub keeps_frame: bool,
+    /// The program leaves calls by jumps of its own, of which no probe tells.
+    pub leaves_frames: bool,
     /// Stubs are made for functions that must be single-stepped.
     pub stubs: bool,
 }

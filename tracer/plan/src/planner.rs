@@ -89,7 +89,7 @@ impl<'a> Planner<'a> {
         let laps = parallel::map(&probed, |(candidate, _)| self.laps(candidate.code));
         let probed = self.countable(probed.into_iter().zip(laps).collect());
         // The C library's own ways are seen.
-        let abandons = jumps.is_empty() && self.any_abandons(&probed);
+        let abandons = self.options.leaves_frames || jumps.is_empty() && self.any_abandons(&probed);
         let ends = self.ends(&probed);
         let planned = probed.into_iter().zip(ends);
         let planned = planned.map(|(probed, ends)| self.region(probed, ends, abandons, &jumps));
