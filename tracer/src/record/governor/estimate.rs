@@ -21,6 +21,11 @@ const MOST_UNCLEAR: f64 = 0.1;
 const ENOUGH: u32 = 8;
 const ENOUGH_OF_ALL: u32 = 4;
 
+/// So many windows tell sudden changes of the pace from chance. Where there are none, the smaller of two variances is too small by this
+/// factor.
+const ENOUGH_FOR_CHANGES: u32 = 20;
+const SOMETIMES_LESS: f64 = 1.2;
+
 /// The normal distribution has 95 % of its values within so many standard deviations of the mean.
 const NORMAL_95: f64 = 1.96;
 
@@ -50,6 +55,26 @@ struct Seen {
     error: f64,
 }
 
+/// How much two neighbouring windows differ.
+#[derive(Clone, Copy, Debug, Default)]
+struct PaceChange {
+    /// The time between them.
+    gap: f64,
+    /// The square of the difference of their rates, and of the two windows before.
+    square: f64,
+    before: f64,
+}
+
+impl PaceChange {
+    /// The variance of the calls between them, where the next two windows differ by that. What differs much more than its
+    /// neighbours do is a sudden change, at any time between the two windows with the same chance: a twelfth is its
+    /// variance. To this comes what neighbours differ by without any.
+    fn variance(self, next: f64) -> f64 {
+        let change = self.square / 12.0 + self.before.max(next) / 2.0;
+        SOMETIMES_LESS * self.gap.powi(2) * change.min(self.square / 2.0)
+    }
+}
+
 /// Calls between windows.
 #[derive(Clone, Debug, Default)]
 struct Between {
@@ -65,6 +90,9 @@ struct Between {
     calls: f64,
     variance: f64,
     error: f64,
+    /// The variance if changes may be sudden, but for what depends on the next window.
+    settled: f64,
+    difference: PaceChange,
 }
 
 impl Between {
@@ -83,7 +111,10 @@ impl Between {
         self.calls += gap * (before.rate + after.rate) / 2.0;
         self.error += gap * (before.error + after.error) / 2.0;
         // Neighbours differ by chance, and by a trend between them, which is none of the error.
-        self.variance += (gap * (after.rate - before.rate)).powi(2) / 2.0;
+        let square = (after.rate - before.rate).powi(2);
+        self.variance += gap.powi(2) * square / 2.0;
+        self.settled += self.difference.variance(square);
+        self.difference = PaceChange { gap, square, before: self.difference.square };
     }
 
     /// From then on its calls are recorded, or nobody counts them.
@@ -100,7 +131,11 @@ impl Between {
         }
         // Chance events vary by the root of their number.
         let least = self.hits * (self.calls / self.hits).powi(2);
-        let margin = student(self.windows - 1) * self.variance.max(least).sqrt();
+        let variance = match self.windows {
+            ENOUGH_FOR_CHANGES.. => self.settled + self.difference.variance(0.0),
+            _ => self.variance,
+        };
+        let margin = student(self.windows - 1) * variance.max(least).sqrt();
         Some((self.calls, margin + self.error))
     }
 }
