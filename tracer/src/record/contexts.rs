@@ -216,6 +216,8 @@ impl<'a> Contexts<'a> {
         loop {
             let is_last = is_over.load(Ordering::Relaxed);
             let is_first_time = begun.elapsed() < FIRST_TIME;
+            // A thread may wait for an interpreter inside the kernel.
+            let at_once = host::run_at_once();
             if !is_last {
                 host::wait([ring.as_fd()], Some(if is_first_time { FIRST_PERIOD } else { PATIENCE }));
             }
@@ -223,6 +225,7 @@ impl<'a> Contexts<'a> {
             let (questions, walked): (Vec<Walked>, Vec<Walked>) = walked.into_iter().partition(|walked| walked.id == 0);
             let is_empty = questions.is_empty() && walked.is_empty() && bad_records == 0;
             questions.into_iter().for_each(|question| self.answer(question.pid, question.space));
+            drop(at_once);
             if self.mapped.was_any_forgotten() {
                 self.look(false)?;
             }
