@@ -141,24 +141,25 @@ impl Wanted {
         }
         let at = if lexer.eat(">") { At::Exit } else { At::Enter };
         let target = at == At::Enter && lexer.eat("*");
-        Wanted::read_path(lexer, name, at, target)
+        let wanted = Wanted::read_path(lexer, at, target, false)?;
+        Ok(Wanted { name: name.unwrap_or_else(|| wanted.name.clone()), ..wanted })
     }
 
     /// Reads a capture within the brackets of one that is read then; with a `*` at the same time.
     fn read_inner(lexer: &mut Lexer, at: At) -> Result<Box<Wanted>, String> {
         let target = lexer.eat("*");
-        Ok(Box::new(Wanted::read_path(lexer, None, if target { at } else { At::Enter }, target)?))
+        Ok(Box::new(Wanted::read_path(lexer, if target { at } else { At::Enter }, target, true)?))
     }
 
-    /// Reads what follows the signs in front of a capture.
-    fn read_path(lexer: &mut Lexer, name: Option<String>, at: At, mut target: bool) -> Result<Wanted, String> {
+    /// Reads what follows the signs in front of a capture; within brackets, others have numbers only.
+    fn read_path(lexer: &mut Lexer, at: At, mut target: bool, is_inner: bool) -> Result<Wanted, String> {
         let root = lexer.name("the name of a parameter, `result` or `errno`")?.to_owned();
         let mut steps = Vec::new();
         loop {
             let step = match () {
                 () if lexer.eat("->") => WantedStep::Behind(lexer.name("the name of a member")?.to_owned()),
                 () if lexer.eat(".") => WantedStep::Member(lexer.name("the name of a member")?.to_owned()),
-                () if lexer.eat("[..") => {
+                () if !is_inner && lexer.eat("[..") => {
                     let count = Wanted::read_inner(lexer, at)?;
                     lexer.expect("]")?;
                     WantedStep::List(count)
@@ -181,6 +182,7 @@ impl Wanted {
                             lexer.next();
                             WantedStep::Element(u64::try_from(number).map_err(|_| "an element before the first")?)
                         }
+                        _ if is_inner => return Err(lexer.wanted("a number")),
                         _ => WantedStep::Numbered(Wanted::read_inner(lexer, at)?),
                     };
                     lexer.expect("]")?;
@@ -200,8 +202,7 @@ impl Wanted {
             WantedStep::Behind(name) | WantedStep::Member(name) => Some(name),
             _ => None,
         });
-        let name = name.unwrap_or_else(|| last.unwrap_or(&root).clone());
-        Ok(Wanted { name, root, at, target, steps, cast })
+        Ok(Wanted { name: last.unwrap_or(&root).clone(), root, at, target, steps, cast })
     }
 
     /// Whether it asks for text.

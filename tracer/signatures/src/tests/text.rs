@@ -137,6 +137,7 @@ fn wrong_tables_are_told_with_file_and_line() {
     starts(function("name = \"f\"\ncapture = [\"b\"]"), 3, "`f` has no parameter `b`: it has a, p, t");
     starts(function("name = \"f\"\ncapture = [\"p->b\"]"), 3, "nothing is known of a member `b` behind `p`");
     starts(function("name = \"f\"\ncapture = [\"t[..a][0]\"]"), 5, "`*` expected");
+    starts(function("name = \"f\"\ncapture = [\"p[t[a]]\"]"), 5, "a number expected");
     starts(function("name = \"f\"\ncapture = [\"t[..a][*a]\"]"), 3, "`a` does not point to a number");
     starts(function("name = \"f\"\nroles = { pear = \"a\" }"), 5, "there is no role `pear`");
     starts(
