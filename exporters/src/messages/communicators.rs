@@ -432,11 +432,12 @@ impl Communicators {
         Some((own, other, making.call.value(Role::Tag)?))
     }
 
-    /// Whether a call frees a communicator, whose name may stand for another one from then on.
+    /// Whether a call frees a communicator, whose name means it in this call, and may stand for another one afterwards.
     fn has_freed(&mut self, making: &Making) -> bool {
         let is_free = making.call.event == FunctionEvent::CommunicatorFree;
         if let Some(called) = making.call.value(Role::Communicator).filter(|_| is_free) {
-            self.names.entry((making.process, called)).or_default().push((making.call.at.start, Named::Other));
+            let behind = Timestamp(making.call.at.start.0 + 1);
+            self.names.entry((making.process, called)).or_default().push((behind, Named::Other));
         }
         is_free
     }

@@ -392,6 +392,13 @@ fn a_communicator_that_was_freed_is_not_the_next_of_its_name() {
     let (messages, gaps) = matched(&[&sender, &receiver]);
     assert_eq!(messages.iter().map(|message| message.bytes).collect::<Vec<_>>(), [Some(3), Some(5)]);
     assert_eq!((gaps.unknown_communicators, gaps.total()), (4, 4));
+    let (_folder, set) = job(&[&sender, &receiver]);
+    let (events, _) = set.messages().unwrap().events_of(0).unwrap();
+    let handles = events.into_iter().filter_map(|event| match event.kind {
+        MessageKind::Handle { communicator, is_made } => Some((communicator, is_made)),
+        _ => None,
+    });
+    assert_eq!(handles.collect::<Vec<_>>(), [(CommunicatorId(0), true), (CommunicatorId(3), false)]);
 }
 
 #[test]
