@@ -388,18 +388,18 @@ static __noinline int fetch_at_entry(struct pt_regs *ctx, const struct rt_hit *h
  * The call returns: fetches the rest of its values, and adds up what is to be added up. What it tells of itself is also what
  * the calls that it made have told: it adds what is more.
  */
-static __always_inline int fetch_at_return(struct rt_measured *measured, struct rt_row *row, u32 region)
+static __always_inline void rt_fetch_rest(struct rt_measured *measured, struct rt_row *row, u32 region)
 {
 	const struct rt_program *program;
 	struct rt_values *values;
 	u32 i;
 
 	if (!measured || !row)
-		return 0;
+		return;
 	values = &row->values;
 	program = program_of(region);
 	if (!program)
-		return 0;
+		return;
 	measured->unread = 0;
 	fetch(0, measured, values, program, 0);
 	count_unread(region, measured->unread);
@@ -416,12 +416,6 @@ static __always_inline int fetch_at_return(struct rt_measured *measured, struct 
 		measured->total[counter] += more;
 		measured->now[counter] += more;
 	}
-	return 0;
-}
-
-static __always_inline void rt_fetch_rest(struct rt_measured *measured, struct rt_row *row, u32 region)
-{
-	fetch_at_return(measured, row, region);
 }
 
 #endif

@@ -105,10 +105,12 @@ static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame
 	if (walk.found == RT_DEAD)
 		return 0;
 	if (walk.found == 0) {
+		if (frame->tails != RT_TAILS_ANYWHERE || rt_is_ordered(frame->stack))
+			return 1;
 		/* A coroutine that will never go on leaves no trace, and its stack is used again. */
-		if (frame->tails == RT_TAILS_ANYWHERE && !rt_is_ordered(frame->stack) && !frame->doubt)
+		if (!frame->doubt)
 			frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
-		return frame->tails != RT_TAILS_ANYWHERE || rt_is_ordered(frame->stack);
+		return 0;
 	}
 	/* Too many in a row: they would all return with the last, and some of what they called would be missing. */
 	walk.start = index + 1;
