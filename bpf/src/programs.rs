@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     pub(crate) clock_ticks: [&'static AtomicU64; 2],
     pub(crate) waited: &'static AtomicU64,
     longest_for_sites: &'static AtomicU64,
-    longest_for_python: &'static AtomicU64,
+    longest_for_contexts: &'static AtomicU64,
     longest_for_children: &'static AtomicU64,
     longest_for_writers: &'static AtomicU64,
     last_space: &'static AtomicU32,
@@ -118,7 +118,7 @@ impl Shared {
                 ],
                 waited: AtomicU64::from_ptr(&raw mut bss.waited),
                 longest_for_sites: AtomicU64::from_ptr(&raw mut bss.for_sites.longest),
-                longest_for_python: AtomicU64::from_ptr(&raw mut bss.for_python.longest),
+                longest_for_contexts: AtomicU64::from_ptr(&raw mut bss.for_contexts.longest),
                 longest_for_children: AtomicU64::from_ptr(&raw mut bss.for_children.longest),
                 longest_for_writers: AtomicU64::from_ptr(&raw mut bss.for_writers.longest),
                 last_space: AtomicU32::from_ptr(&raw mut bss.last_space),
@@ -172,9 +172,10 @@ impl Programs {
     }
 
     /// The first thread that calls in an address space waits from now on until it is [said](Programs::set_python) whether there
-    /// is an interpreter of Python, for so many nanoseconds at most; 0: it does not.
-    pub fn wait_for_python(&self, longest_ns: u64) {
-        self.shared.longest_for_python.store(longest_ns, Ordering::Relaxed);
+    /// is an interpreter of Python, and who finds no room for a context until there is, for so many nanoseconds at most; 0: they
+    /// do not.
+    pub fn wait_for_contexts(&self, longest_ns: u64) {
+        self.shared.longest_for_contexts.store(longest_ns, Ordering::Relaxed);
     }
 
     /// A process that forks waits from now on until its child [is stopped](Programs::stop_child), for so many nanoseconds at

@@ -196,6 +196,37 @@ static __noinline u32 hand_over_stack(struct walking *walk)
 	return 1;
 }
 
+/* A copy of a stack with the header that the kernel puts in front of a record. */
+#define MOST_RECORD_BYTES (sizeof(struct rt_stack) + sizeof(u64))
+
+static __always_inline bool has_room(void)
+{
+	return bpf_ringbuf_query(&contexts, BPF_RB_AVAIL_DATA) + MOST_RECORD_BYTES <=
+	       bpf_ringbuf_query(&contexts, BPF_RB_RING_SIZE);
+}
+
+static long wait_for_room_step(u32 step, void *context)
+{
+	struct rt_wait *wait = context;
+
+	return has_room() || bpf_ktime_get_ns() > wait->until || waiting > most_waiting;
+}
+
+/*
+ * While the rules of a place are looked up, all calls from there hand over their stacks. Where user space does not keep up,
+ * they wait for it rather than to have no context. Not static, so that the verifier looks at it once.
+ */
+__noinline int make_room(void)
+{
+	struct rt_wait wait = {};
+
+	if (has_room() || waiting >= most_waiting)
+		return 0;
+	wait_for(&for_contexts, &wait, wait_for_room_step);
+	see_answer(&for_contexts, &wait, has_room());
+	return 0;
+}
+
 #define CONTEXT_SIZE(count) (__builtin_offsetof(struct rt_context, address) + (count) * sizeof(u64))
 
 /* The number of the context that was walked; 0: there is no room for it. */
@@ -207,6 +238,7 @@ static __noinline u32 number_of(struct walking *walk)
 	if (!walk)
 		return 0;
 	if (walk->context.end == RT_CONTEXT_ASKED) {
+		make_room();
 		walk->context.id = __sync_fetch_and_add(&last_context, 1) + 1;
 		if (hand_over_stack(walk))
 			return walk->context.id;
@@ -218,6 +250,7 @@ static __noinline u32 number_of(struct walking *walk)
 	known = bpf_map_lookup_elem(&context_ids, &key);
 	if (known)
 		return *known;
+	make_room();
 	id = walk->context.id = __sync_fetch_and_add(&last_context, 1) + 1;
 	count = walk->context.count;
 	if (count > RT_LEVELS)
@@ -251,7 +284,7 @@ __noinline int ask_for_python(struct walking *walk)
 		return 0;
 	wait.space = walk->context.space;
 	is_known = bpf_map_lookup_elem(&pythons, &wait.space);
-	if (!is_known && (waiting >= most_waiting || !for_python.longest))
+	if (!is_known && (waiting >= most_waiting || !for_contexts.longest))
 		return 0;
 	walk->asked = wait.space;
 	if (is_known)
@@ -259,8 +292,8 @@ __noinline int ask_for_python(struct walking *walk)
 	walk->context.id = RT_CONTEXT_NONE;
 	if (bpf_ringbuf_output(&contexts, &walk->context, CONTEXT_SIZE(0), BPF_RB_FORCE_WAKEUP))
 		return 0;
-	wait_for(&for_python, &wait, wait_for_python_step);
-	see_answer(&for_python, &wait, bpf_map_lookup_elem(&pythons, &wait.space));
+	wait_for(&for_contexts, &wait, wait_for_python_step);
+	see_answer(&for_contexts, &wait, bpf_map_lookup_elem(&pythons, &wait.space));
 	return 0;
 }
 

@@ -45,6 +45,8 @@ enum {
 	BPF_F_MMAPABLE = 1 << 10,
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_RB_FORCE_WAKEUP = 2,
+	BPF_RB_AVAIL_DATA = 0,
+	BPF_RB_RING_SIZE = 1,
 };
 
 enum {

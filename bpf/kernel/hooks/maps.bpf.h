@@ -137,8 +137,8 @@ struct rt_patience for_sites;
 struct rt_patience for_children;
 /* Until user space is about to stop who makes code writable; 0: nobody does. */
 struct rt_patience for_writers;
-/* Until user space has looked for an interpreter of Python. */
-struct rt_patience for_python;
+/* Until user space has looked for an interpreter of Python, or has room for contexts. */
+struct rt_patience for_contexts;
 /* Threads that wait now, and of these, those that make code writable. */
 volatile u32 waiting;
 volatile u32 writing;

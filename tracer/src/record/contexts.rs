@@ -34,7 +34,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(250);
 const FIRST_PERIOD: Duration = Duration::from_millis(5);
 const FIRST_TIME: Duration = Duration::from_secs(1);
 
-/// Longest time that the first call in an address space waits until somebody has looked for an interpreter there.
+/// Longest time that the first call in an address space waits until somebody has looked for an interpreter there, and a call
+/// until there is room for its context.
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
 
 /// Contexts that were found, and not yet handed on.
@@ -153,7 +154,7 @@ fn file_of(module: &Module) -> FileId {
 }
 
 fn open(module: &Module) -> OfFile {
-    Image::open(&module.open_path()).ok().map(|image| UnwindTables::of(&image))
+    host::usually(|| Image::open(&module.open_path()).ok().map(|image| UnwindTables::of(&image)))
 }
 
 /// What is known of an address space.
@@ -206,18 +207,16 @@ impl<'a> Contexts<'a> {
     /// # Errors
     /// The ring or a table of the programs cannot be used.
     pub fn walk(mut self, is_over: &AtomicBool) -> Result<(), Error> {
-        // Until it has answered, calls have no context.
-        let _ahead = host::run_first();
+        // Threads may wait inside the kernel for an interpreter, or for room: then nobody else of their CPU runs.
+        let _ahead = host::run_at_once();
         let mut ring = self.programs.contexts()?;
         let begun = Instant::now();
         self.look(true)?;
-        self.programs.wait_for_python(LONGEST_WAIT.as_nanos() as u64);
+        self.programs.wait_for_contexts(LONGEST_WAIT.as_nanos() as u64);
         let mut look_at = begun;
         loop {
             let is_last = is_over.load(Ordering::Relaxed);
             let is_first_time = begun.elapsed() < FIRST_TIME;
-            // A thread may wait for an interpreter inside the kernel.
-            let at_once = host::run_at_once();
             if !is_last {
                 host::wait([ring.as_fd()], Some(if is_first_time { FIRST_PERIOD } else { PATIENCE }));
             }
@@ -225,14 +224,13 @@ impl<'a> Contexts<'a> {
             let (questions, walked): (Vec<Walked>, Vec<Walked>) = walked.into_iter().partition(|walked| walked.id == 0);
             let is_empty = questions.is_empty() && walked.is_empty() && bad_records == 0;
             questions.into_iter().for_each(|question| self.answer(question.pid, question.space));
-            drop(at_once);
             if self.mapped.was_any_forgotten() {
                 self.look(false)?;
             }
             let found = walked.into_iter().map(|walked| self.finish(walked)).collect();
             self.found.add(found, bad_records);
             if is_last && is_empty {
-                self.programs.wait_for_python(0);
+                self.programs.wait_for_contexts(0);
                 return Ok(());
             }
             if Instant::now() >= look_at {
