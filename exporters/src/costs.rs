@@ -1,7 +1,7 @@
 //! What tracing took of calls, by what it was measured to take on this machine before the recording.
 
 use foldhash::HashMap;
-use rtrace_model::{CallCost, Location, LocationId, RegionId};
+use rtrace_model::{CallCost, CallSiteId, ExitPolicy, Location, LocationId, RegionId};
 
 use crate::TraceSet;
 
@@ -10,6 +10,8 @@ use crate::TraceSet;
 struct SiteCosts {
     stamped: Option<CallCost>,
     other: Option<CallCost>,
+    /// By how much the return costs more where the kernel single-steps the instruction.
+    step: u64,
 }
 
 /// Calls of one region on one location.
@@ -19,6 +21,8 @@ pub struct Traced {
     pub region: RegionId,
     /// Their location.
     pub location: LocationId,
+    /// Where they return to, if it is one place that is known.
+    pub site: Option<CallSiteId>,
     /// How many there are.
     pub calls: u64,
     /// Of these, calls between two time stamps: not those of which one probe saw both ends, which take 0 ns.
@@ -48,6 +52,8 @@ impl Cost {
 /// What tracing took of the calls of a trace.
 pub struct Costs<'a> {
     trace: &'a TraceSet,
+    /// The part of the hits of return sites that the kernel single-stepped.
+    stepped: f64,
     known: HashMap<(RegionId, LocationId), SiteCosts>,
 }
 
@@ -55,20 +61,25 @@ impl<'a> Costs<'a> {
     /// None if it was not measured on all machines of the trace.
     pub fn of(trace: &'a TraceSet) -> Option<Costs<'a>> {
         let is_known = |location: &Location| !calibration(trace, location.id).is_empty();
-        trace.locations().iter().all(is_known).then(|| Costs { trace, known: HashMap::default() })
+        let sites = trace.summary().map(|summary| summary.return_sites).unwrap_or_default();
+        let stepped = sites.single_stepped as f64 / sites.hits.max(1) as f64;
+        trace.locations().iter().all(is_known).then(|| Costs { trace, stepped, known: HashMap::default() })
     }
 
     /// What it took of these calls.
     ///
     /// A call that ends at the same moment as the call that made it shares that one's probe: its caller only
     /// returns from there. How much of what tracing takes outside of the time stamps belongs to the return
-    /// was not measured; half of it counts, and the other half is uncertain.
+    /// was not measured; half of it counts, and the other half is uncertain. Where it is not known to which places calls
+    /// return, as many of these are single-stepped as in the whole trace.
     pub fn cost(&mut self, calls: &Traced) -> Cost {
         let trace = self.trace;
         let known = *self.known.entry((calls.region, calls.location)).or_insert_with(|| {
             let Some(region) = trace.region(calls.region) else { return SiteCosts::default() };
-            let of = |is_timed| CallCost::of(calibration(trace, calls.location), region, is_timed);
-            SiteCosts { stamped: of(true), other: of(false) }
+            let costs = calibration(trace, calls.location);
+            let of = |is_timed| CallCost::of(costs, region, is_timed);
+            let step = CallCost::of_step(costs).filter(|_| region.exit == ExitPolicy::ReturnSite).unwrap_or(0);
+            SiteCosts { stamped: of(true), other: of(false), step }
         });
         let times = |cost: Option<CallCost>, is_stamped: bool, count: u64| {
             let Some(CallCost { inner, whole, spread, .. }) = cost else { return Cost::default() };
@@ -79,10 +90,69 @@ impl<'a> Costs<'a> {
         };
         let stamped = times(known.stamped, true, calls.stamped);
         let others = times(known.other, false, calls.calls.saturating_sub(calls.stamped));
-        Cost { inner: stamped.inner, whole: stamped.whole + others.whole, spread: stamped.spread + others.spread }
+        let stepped = match calls.site.and_then(|site| trace.call_site(site)) {
+            _ if calls.share_returns => 0.0,
+            Some(site) => f64::from(u8::from(site.single_stepped)),
+            None => self.stepped,
+        };
+        let steps = ((known.step * calls.stamped) as f64 * stepped) as u64;
+        let whole = stamped.whole + others.whole + steps;
+        Cost { inner: stamped.inner, whole, spread: stamped.spread + others.spread }
     }
 }
 
 fn calibration(trace: &TraceSet, location: LocationId) -> &[CallCost] {
     trace.header_of(location).map_or(&[], |header| header.calibration.as_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{CallSite, Definition, Header, Region, ReturnSites, Sink, Summary, Timestamp};
+
+    use super::*;
+    use crate::TraceWriter;
+
+    #[test]
+    fn a_return_to_a_single_stepped_instruction_costs_its_caller_the_step() {
+        let cost = |single_stepped, exit, inner, whole| CallCost {
+            single_stepped,
+            written: false,
+            exit,
+            inner,
+            whole,
+            spread: 0,
+        };
+        let calibration = vec![
+            cost(false, ExitPolicy::ReturnSite, 50, 200),
+            cost(false, ExitPolicy::EntryOnly, 0, 100),
+            cost(true, ExitPolicy::EntryOnly, 0, 1_100),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = TraceWriter::create(folder.path(), None).unwrap();
+        writer.begin(&Header { calibration, ..Header::default() }).unwrap();
+        writer.define(&Definition::Region(Region { exit: ExitPolicy::ReturnSite, ..Region::default() })).unwrap();
+        let id = LocationId(1);
+        let (start, name) = (Timestamp(0), "main".to_owned());
+        let location = Location { id, pid: 7, tid: 7, start, end: None, name, calls_entered: None };
+        writer.define(&Definition::Location(location)).unwrap();
+        for (id, single_stepped) in [(0, false), (1, true)] {
+            let site = CallSite { id: CallSiteId(id), offset: id.into(), single_stepped, ..CallSite::default() };
+            writer.define(&Definition::CallSite(site)).unwrap();
+        }
+        let return_sites = ReturnSites { hits: 4, single_stepped: 1, ..ReturnSites::default() };
+        writer.finish(&Summary { return_sites, ..Summary::default() }).unwrap();
+        let trace = TraceSet::open(folder.path()).unwrap();
+        let mut costs = Costs::of(&trace).unwrap();
+        let mut outer = |site: Option<u32>, share_returns| {
+            let (region, location, site) = (RegionId::default(), id, site.map(CallSiteId));
+            costs.cost(&Traced { region, location, site, calls: 10, stamped: 10, share_returns }).outer()
+        };
+        assert_eq!(outer(Some(0), false), 1_500);
+        assert_eq!(outer(Some(1), false), 11_500);
+        // Of a fourth of all returns.
+        assert_eq!(outer(None, false), 4_000);
+        assert_eq!(outer(Some(1), true), 750, "the step is that of the call around it");
+    }
 }

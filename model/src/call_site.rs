@@ -28,6 +28,8 @@ pub struct CallSite {
     pub source: Option<SourceLine>,
     /// The functions that are inlined there, the outermost first.
     pub inlined: Vec<Inlined>,
+    /// Whether the kernel executes the instruction there in a single step, because of the probe at which returns are seen.
+    pub single_stepped: bool,
 }
 
 /// A line of a source file.

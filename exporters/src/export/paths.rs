@@ -138,6 +138,7 @@ impl PathFolding<'_, '_> {
         let cost = costs.cost(&Traced {
             region: call.region,
             location: call.location,
+            site: call.call_site,
             calls: 1,
             stamped: u64::from(call.duration.is_some_and(|duration| duration > 0)),
             share_returns: call.end().is_some() && call.end() == caller.and_then(|caller| caller.end),

@@ -15,6 +15,7 @@ row!(CallSite, "call_sites.parquet", {
     "source_file": source as [|site| file_of(&site.source), in_file],
     "source_line": [|site| line_of(&site.source)],
     "inlined": inlined,
+    "single_stepped": single_stepped,
 }, then |columns, sites| with_lines(columns, sites, |site: &mut CallSite| &mut site.source));
 
 row!(Inlined, "call_sites.parquet", {

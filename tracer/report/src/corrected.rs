@@ -46,6 +46,7 @@ fn parts(calls: Visited<'_>, caller: Caller<'_, RowId>) -> [Traced; 2] {
     let of = |calls_of: u64, stamped, share_returns| Traced {
         region: calls.region(),
         location: calls.location(),
+        site: calls.call_site(),
         calls: calls_of,
         stamped,
         share_returns,

@@ -11,9 +11,7 @@ use std::io::{self, Read as _, Write};
 use std::path::Path;
 
 use rtrace_exporters::{Cost, Costs, TraceSet, Traced};
-use rtrace_model::{
-    CallCost, ExitPolicy, FoldedPath, LocationId, Region, RegionId, counted, escape, format_ns, grouped,
-};
+use rtrace_model::{FoldedPath, Region, RegionId, counted, escape, format_ns, grouped};
 use rtrace_profile::{Caller, Visited, Visitor};
 
 use super::info::size_of;
@@ -125,9 +123,7 @@ pub fn savings(directory: &Path, is_left_out: impl Fn(&Region) -> bool) -> Resul
 /// What tracing the functions of a trace took.
 fn costs(trace: &TraceSet) -> Result<HashMap<RegionId, FunctionCost>, Error> {
     let costs = Costs::of(trace).ok_or(Error::CostsUnknown)?;
-    let sites = trace.summary().map(|summary| summary.return_sites).unwrap_or_default();
-    let stepped = sites.single_stepped as f64 / sites.hits.max(1) as f64;
-    let costs = CostVisitor { trace, costs, stepped, sums: HashMap::new() };
+    let costs = CostVisitor { costs, sums: HashMap::new() };
     let (walk, _) = walk(trace, Need::Paths, costs)?;
     Ok(walk.visitor.sums)
 }
@@ -222,24 +218,19 @@ fn quoted(name: &str) -> String {
 }
 
 struct CostVisitor<'a> {
-    trace: &'a TraceSet,
     costs: Costs<'a>,
-    /// The part of the hits of return sites that the kernel single-stepped: of which functions, is not known.
-    stepped: f64,
     sums: HashMap<RegionId, FunctionCost>,
 }
 
 impl CostVisitor<'_> {
     /// Adds calls, of which so many are timed and `short` tells how many take no longer than that.
-    fn add(&mut self, call: (RegionId, LocationId), calls: u64, timed: u64, short: impl FnOnce(u64) -> u64) {
-        let (region, location) = call;
-        let of = |calls, stamped| Traced { region, location, calls, stamped, share_returns: false };
+    fn add(&mut self, of: Visited<'_>, timed: u64, short: impl FnOnce(u64) -> u64) {
+        let (region, location, site) = (of.region(), of.location(), of.call_site());
+        let traced = |calls, stamped| Traced { region, location, site, calls, stamped, share_returns: false };
         // What tracing takes, and what of that is in the duration.
-        let Cost { inner, whole, .. } = self.costs.cost(&of(1, 1));
-        let is_at_site = self.trace.region(region).is_some_and(|region| region.exit == ExitPolicy::ReturnSite);
-        let calibration = self.trace.header_of(location).map_or(&[][..], |header| header.calibration.as_slice());
-        let step = CallCost::of_step(calibration).filter(|_| is_at_site).unwrap_or(0) as f64 * self.stepped;
-        let cost = self.costs.cost(&of(calls, timed)).whole.saturating_add((step as u64).saturating_mul(timed));
+        let Cost { inner, whole, .. } = self.costs.cost(&traced(1, 1));
+        let calls = of.totals().calls;
+        let cost = self.costs.cost(&traced(calls, timed)).whole;
         let sums = self.sums.entry(region).or_default();
         sums.calls = sums.calls.saturating_add(calls);
         sums.timed = sums.timed.saturating_add(timed);
@@ -252,7 +243,6 @@ impl Visitor for CostVisitor<'_> {
     type Mark = ();
 
     fn visit(&mut self, calls: Visited<'_>, _: Caller<'_, ()>) {
-        let of = (calls.region(), calls.location());
         let short = |limit| {
             let sum = |durations: &mut dyn Iterator<Item = (u64, u64)>| {
                 durations
@@ -271,7 +261,7 @@ impl Visitor for CostVisitor<'_> {
             }
         };
         let timed = if let Visited::Path(path) = calls { path.timed } else { calls.totals().timed() };
-        self.add(of, calls.totals().calls, timed, short);
+        self.add(calls, timed, short);
     }
 }
 
@@ -333,8 +323,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_model::{
-        ClockAnchor, Definition, ExitPolicy, HISTOGRAM_BUCKETS, Header, PathProfile, ReturnSites, Sink, Summary,
-        SymbolName, Timestamp,
+        CallCost, ClockAnchor, Definition, ExitPolicy, HISTOGRAM_BUCKETS, Header, LocationId, PathProfile, ReturnSites,
+        Sink, Summary, SymbolName, Timestamp,
     };
 
     use super::*;

@@ -235,7 +235,7 @@ fn record_guarded(
     let inspected = announcements.inspect_last(&followed, &mut return_sites);
     followed.end();
     announcements.blind_children(&followed);
-    let return_summary = return_sites.summary();
+    let (return_summary, stepped) = (return_sites.summary(), return_sites.stepped());
     // What is hit goes first: a process waits at each hit while others are taken out.
     let pids = followed.inspected();
     let entries = followed.into_probes().into_iter().rev();
@@ -258,7 +258,7 @@ fn record_guarded(
     let summary = Summary { return_sites: return_summary, untraced_children, lacks_children, ..drained };
     let summary = announcements.summarized(summary);
     let lines = Lines::since(began);
-    pipeline.send(Item::Define(call_sites.named(&lines)));
+    pipeline.send(Item::Define(call_sites.named(&lines, &stepped)));
     pipeline.send(Item::Define(announcements.located(&calls, &lines)));
     pipeline.finish(summary.clone())?;
     Ok(summary)

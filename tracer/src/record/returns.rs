@@ -588,6 +588,12 @@ impl<'a> ReturnSites<'a> {
         }
     }
 
+    /// The return addresses whose instruction the kernel executes in a single step.
+    pub fn stepped(&self) -> HashSet<(FileId, u64)> {
+        let stepped = self.placed.iter().filter(|placed| placed.is_stepped());
+        stepped.map(|placed| (placed.file, placed.offset)).collect()
+    }
+
     /// The probes, to be taken out.
     pub fn into_probes(self) -> Vec<Probes> {
         let mut probes = self.links.into_probes();

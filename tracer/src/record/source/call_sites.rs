@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use rtrace_model::{CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, Timestamp, text_of_os};
 use rtrace_symbolizer::address_space::FileId;
 use rtrace_symbolizer::lines::{CodeLine, Lines};
@@ -195,9 +195,10 @@ impl CallSites {
         sites.chain(std::mem::take(&mut self.contexts).into_iter().map(Definition::Context)).collect()
     }
 
-    /// The sites with the names and lines that are known of them.
-    pub fn named(mut self, lines: &Lines) -> Vec<Definition> {
+    /// The sites with the names and lines that are known of them; `stepped`: places whose instruction is single-stepped.
+    pub fn named(mut self, lines: &Lines, stepped: &HashSet<(FileId, u64)>) -> Vec<Definition> {
         for (site, (pid, file)) in self.sites.iter_mut().zip(self.origins) {
+            site.single_stepped = file.is_some_and(|file| stepped.contains(&(file, site.offset)));
             let within = within_call(site.offset);
             let reached = file.and_then(|file| self.files.get(&file)?.pinned.as_ref());
             let reached = reached.map(|pinned| pinned.reachable(site.file.as_deref()));
