@@ -158,11 +158,15 @@ static __always_inline u32 step_up(struct walking *walk, u32 is_last)
 	return is_last ? RT_CONTEXT_CUT : RT_CONTEXT_GOES_ON;
 }
 
-static long mix_step(u32 step, void *context)
+STEPS(RT_PYTHON_FRAMES);
+
+rt_step(mix_step)
 {
 	struct walking *walk = *(struct walking **)context;
 	const struct rt_python_frame *frame = &walk->context.python[step & (RT_PYTHON_FRAMES - 1)];
 
+	if (!HAS_LOOP && step >= walk->context.frames)
+		return 1;
 	/* Where a variable of the interpreter is makes no difference. */
 	mix(walk, frame->code);
 	if (frame->code)
@@ -170,7 +174,8 @@ static long mix_step(u32 step, void *context)
 	return 0;
 }
 
-static long walk_step(u32 step, void *context)
+/* It has an end: it is last where `step` is `rt_levels`. */
+rt_step(walk_step)
 {
 	struct walking *walk = *(struct walking **)context;
 
@@ -337,9 +342,9 @@ __noinline u32 find_context(u64 slot, u64 word, u64 limit)
 	if (reading_python) {
 		walk->python.limit = limit;
 		read_python(&walk->python, &walk->context);
-		bpf_loop(walk->context.frames, mix_step, &walked, 0);
+		rt_repeat_some(RT_PYTHON_FRAMES, walk->context.frames, mix_step, &walked);
 	}
-	bpf_loop(RT_LEVELS + 1, walk_step, &walked, 0);
+	rt_repeat(RT_FRAMES, walk_step, &walked);
 	if (walk->context.end == RT_CONTEXT_COMPLETE && !walk->context.count && !walk->context.frames)
 		return RT_CONTEXT_EMPTY;
 	return number_of(walk);

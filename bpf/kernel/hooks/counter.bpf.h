@@ -9,6 +9,7 @@
 #define RTRACE_COUNTER_BPF_H
 
 #include "emit.bpf.h"
+#include "repeat.bpf.h"
 #include "counter.h"
 
 #define READ_TRIES 4
@@ -254,7 +255,7 @@ struct chunk_walk {
 	u32 chunks;
 };
 
-static long forget_chunk_step(u32 step, void *context)
+rt_step(forget_chunk_step)
 {
 	struct chunk_walk *walk = context;
 
@@ -277,7 +278,7 @@ static __always_inline void forget_rows(struct task_struct *task, u32 location)
 	if (!measured)
 		return;
 	walk.chunks = measured->chunks;
-	bpf_loop(RT_FRAMES, forget_chunk_step, &walk, 0);
+	rt_repeat(RT_FRAMES, forget_chunk_step, &walk);
 }
 
 #endif

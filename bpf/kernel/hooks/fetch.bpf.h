@@ -217,17 +217,25 @@ struct fetching {
 	const struct rt_program *program;
 	u64 slot;
 	u32 first;
-	u32 element; /* of a list that is added up: its bytes, and whether it has a sign */
+	u32 element; /* of a list that is added up: its bytes, whether it has a sign, and from a bit on, how many there are */
 };
 
+STEPS(RT_SUMMED);
+STEPS(RT_FETCHES);
+
+#define ELEMENTS_SHIFT 8
+
 /* Adds an element of the list to the sum. */
-static long sum_step(u32 element, struct fetching *call)
+rt_step(sum_step)
 {
+	struct fetching *call = context;
 	struct rt_measured *measured = call->measured;
 	u32 bytes = call->element & 15, unused = (64 - bytes * 8) & 63;
 	u64 value = 0;
 
-	if (fetch_memory(&value, bytes * 8 - 1, (void *)(measured->list + (u64)element * bytes))) {
+	if (!HAS_LOOP && step >= call->element >> ELEMENTS_SHIFT)
+		return 1;
+	if (fetch_memory(&value, bytes * 8 - 1, (void *)(measured->list + (u64)step * bytes))) {
 		measured->list = 0;
 		return 1;
 	}
@@ -243,17 +251,18 @@ static __always_inline long fetch_sum(u64 *value, const struct rt_fetch *fetch, 
 
 	measured->list = address;
 	measured->sum = 0;
-	call->element = (fetch->number & 15) | (fetch->flags & RT_FETCH_SIGNED);
 	if (elements > RT_SUMMED)
 		return -1;
-	bpf_loop(elements, sum_step, call, 0);
+	call->element = (fetch->number & 15) | (fetch->flags & RT_FETCH_SIGNED) | elements << ELEMENTS_SHIFT;
+	rt_repeat_some(RT_SUMMED, elements, sum_step, call);
 	*value = measured->sum;
 	return measured->list ? 0 : -1;
 }
 
 /* Runs an operation. How many values could not be read is counted in memory, where the verifier does not tell one number from another. */
-static long fetch_step(u32 step, struct fetching *call)
+rt_step(fetch_step)
 {
+	struct fetching *call = context;
 	struct pt_regs *ctx = call->ctx;
 	struct rt_measured *measured = call->measured;
 	struct rt_values *values = call->values;
@@ -263,6 +272,8 @@ static long fetch_step(u32 step, struct fetching *call)
 	long error = 0;
 	u8 unused;
 
+	if (!HAS_LOOP && place >= (ctx ? call->program->enters : call->program->count))
+		return 1;
 	RT_BOUND(place, RT_FETCHES, 0);
 	fetch = &call->program->fetch[place];
 	word = values->word[word_at(fetch->source)];
@@ -356,7 +367,7 @@ static __always_inline void fetch(struct pt_regs *ctx, struct rt_measured *measu
 	u32 end = ctx ? program->enters : program->count;
 
 	if (end > call.first)
-		bpf_loop(end - call.first, fetch_step, &call, 0);
+		rt_repeat_some(RT_FETCHES, end - call.first, fetch_step, &call);
 }
 
 static __always_inline const struct rt_program *program_of(u32 region)

@@ -12,8 +12,8 @@
 #include "fetch.bpf.h"
 #include "governed.bpf.h"
 #include "guard.bpf.h"
+#include "repeat.bpf.h"
 
-#define rt_repeat(limit, step, context) bpf_loop(limit, step, context, 0)
 /* Not static: the verifier looks at such a function once. */
 #define rt_rare __noinline
 

@@ -84,7 +84,9 @@ static __always_inline u32 open_doubt(const struct open_walk *walk, const struct
 	return 1 + RT_UNTIMED_AMBIGUOUS;
 }
 
-static long write_open_step(u32 step, void *context)
+STEPS(RT_OPEN_CHUNK);
+
+rt_step(write_open_step)
 {
 	struct open_walk *walk = context;
 	u32 index = walk->first + step, far = index - RT_FRAMES_NEAR;
@@ -154,7 +156,7 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 	}
 	walk.frames = open.frames;
 	walk.far = bpf_map_lookup_elem(&far_frames, &open.location);
-	bpf_loop(RT_OPEN_CHUNK, write_open_step, &walk, 0);
+	rt_repeat(RT_OPEN_CHUNK, write_open_step, &walk);
 }
 
 #endif

@@ -10,13 +10,19 @@
 #ifndef RTRACE_PYTHON_H
 #define RTRACE_PYTHON_H
 
-#include "maps.bpf.h"
+#include "repeat.bpf.h"
 
 #define MIX_LOW 0x9e3779b97f4a7c15ull
 
 /* Steps through the threads of a process, and through frames. */
-#define PYTHON_THREADS 256
-#define PYTHON_STEPS 1200 /* more than the interpreter's own limit */
+enum {
+	PYTHON_THREADS = 256,
+	PYTHON_STEPS = 1200, /* more than the interpreter's own limit */
+};
+
+STEPS(PYTHON_THREADS);
+STEPS(PYTHON_STEPS);
+
 #define PYTHON_CALLS 16 /* a power of two; for so many there is always room */
 #define FOREIGN_OWNER 3 /* from this owner on, a frame stands for a caller that is not Python's */
 #define HALF 32
@@ -79,7 +85,7 @@ static __always_inline u64 own_thread_id(struct task_struct *task)
 	return (u32)BPF_CORE_READ(number, nr);
 }
 
-static long python_thread_step(u32 step, void *context)
+rt_step(python_thread_step)
 {
 	struct python_walk *walk = *(struct python_walk **)context;
 
@@ -144,7 +150,7 @@ struct python_frames {
 	struct rt_context *context;
 };
 
-static long python_frame_step(u32 step, void *context)
+rt_step(python_frame_step)
 {
 	struct python_walk *walk = ((struct python_frames *)context)->walk;
 	struct rt_context *found = ((struct python_frames *)context)->context;
@@ -210,7 +216,7 @@ static __noinline u32 read_python(struct python_walk *walk, struct rt_context *c
 	if (!walk->state || python_word(walk->state, walk->in.thread_id) != walk->id) {
 		walk->interpreter = python_word(walk->in.interpreters, 0);
 		walk->state = walk->interpreter ? python_word(walk->interpreter, walk->in.threads) : 0;
-		bpf_loop(PYTHON_THREADS, python_thread_step, &walk, 0);
+		rt_repeat(PYTHON_THREADS, python_thread_step, &walk);
 		if (!walk->state || python_word(walk->state, walk->in.thread_id) != walk->id) {
 			walk->state = 0;
 			return 0;
@@ -221,7 +227,7 @@ static __noinline u32 read_python(struct python_walk *walk, struct rt_context *c
 		walk->c_frame = walk->frame;
 		walk->frame = python_word(walk->c_frame, walk->in.c_frame);
 	}
-	bpf_loop(PYTHON_STEPS, python_frame_step, &frames, 0);
+	rt_repeat(PYTHON_STEPS, python_frame_step, &frames);
 	return 0;
 }
 

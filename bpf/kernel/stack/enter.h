@@ -16,7 +16,7 @@ static __always_inline int rt_is_concerned(const struct rt_hit *hit, const struc
 	return rt_spans(frame, hit->slot) || frame->stack == RT_STACK_SIGNAL;
 }
 
-static long rt_youngest_step(u32 step, void *context)
+rt_step(rt_youngest_step)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;
@@ -31,7 +31,7 @@ static long rt_youngest_step(u32 step, void *context)
 	return 1;
 }
 
-static long rt_next_above_step(u32 step, void *context)
+rt_step(rt_next_above_step)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;
@@ -56,7 +56,7 @@ static long rt_next_above_step(u32 step, void *context)
 	return 0;
 }
 
-static long rt_same_slot_step(u32 step, void *context)
+rt_step(rt_same_slot_step)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;
@@ -69,7 +69,7 @@ static long rt_same_slot_step(u32 step, void *context)
 	return 1;
 }
 
-static long rt_doubt_chain_step(u32 step, void *context)
+rt_step(rt_doubt_chain_step)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;
@@ -172,7 +172,7 @@ rt_rare u32 rt_is_forsaken(u32 index)
 	return rt_search_older(frame->parent, index) == RT_NONE;
 }
 
-static long rt_caller_step(u32 step, void *context)
+rt_step(rt_caller_step)
 {
 	struct rt_walk *walk = context;
 	u32 found = rt_search_caller(walk->hit);
@@ -318,7 +318,7 @@ static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller)
 	rt_leave(hit, &frame, caller, rt_valued(&hit->measured->entering), 0, RT_UNSEEN);
 }
 
-static long rt_lap_step(u32 step, void *context)
+rt_step(rt_lap_step)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;

@@ -23,7 +23,7 @@ static __always_inline int rt_is_jumped_over(const struct rt_hit *hit, const str
 	return frame->slot <= hit->slot && (frame->slot >= hit->from || rt_is_ordered(frame->stack));
 }
 
-static long rt_jumped_over_step(u32 step, void *context)
+rt_step(rt_jumped_over_step)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;
@@ -49,7 +49,7 @@ rt_rare u32 rt_search_jumped_over(const struct rt_hit *given)
 	return walk.found;
 }
 
-static long rt_jump_step(u32 step, void *context)
+rt_step(rt_jump_step)
 {
 	struct rt_walk *walk = context;
 	u32 found = rt_search_jumped_over(walk->hit);

@@ -35,7 +35,7 @@ static __always_inline int rt_is_above(const struct rt_hit *hit, const struct rt
 }
 
 /* Walks down over all frames. The hit that the walk knows is gone afterwards. */
-static __always_inline void rt_search(const struct rt_hit *given, struct rt_walk *walk, long (*step)(u32, void *))
+static __always_inline void rt_search(const struct rt_hit *given, struct rt_walk *walk, rt_step_of *step)
 {
 	struct rt_hit hit;
 
@@ -46,7 +46,7 @@ static __always_inline void rt_search(const struct rt_hit *given, struct rt_walk
 	rt_repeat(RT_FRAMES, step, walk);
 }
 
-static long rt_home_step(u32 step, void *context)
+rt_step(rt_home_step)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;
@@ -83,7 +83,7 @@ static __always_inline int rt_is_below(const struct rt_hit *hit, const struct rt
 	return rt_spans(frame, hit->slot) || (rt_is_ordered(frame->stack) && frame->slot <= hit->slot);
 }
 
-static long rt_below_step(u32 step, void *context)
+rt_step(rt_below_step)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;
@@ -187,7 +187,7 @@ rt_rare int rt_doubt_below(const struct rt_hit *given, u32 index)
  * Ends all that the hit is the return of, and puts aside what it shows to be left: a frame a step, since
  * programs may not be nested deeply.
  */
-static long rt_return_step(u32 step, void *context)
+rt_step(rt_return_step)
 {
 	struct rt_walk *walk = context;
 	u32 found = rt_search_home(walk->hit);
@@ -205,7 +205,7 @@ static long rt_return_step(u32 step, void *context)
 	return 0;
 }
 
-static long rt_share_step(u32 step, void *context)
+rt_step(rt_share_step)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;
@@ -403,7 +403,7 @@ static __always_inline u32 rt_return(struct rt_hit *hit)
 	return 1;
 }
 
-static long rt_abandon_step(u32 step, void *context)
+rt_step(rt_abandon_step)
 {
 	struct rt_walk *walk = context;
 

@@ -3,8 +3,8 @@
  * The shadow stack: which calls are running on a thread, and how they end.
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
- * includer provides the functions declared below, and the macros rt_repeat() (bounded loop) and
- * rt_rare (a function apart).
+ * includer provides the functions declared below, and the macros rt_repeat() (bounded loop), rt_step() (what is done in one)
+ * and rt_rare (a function apart).
  *
  * A frame is known by its slot, the address of the word that holds its return address, and by that
  * word. Its return is detected where it arrives: at the return address, with the stack pointer just
@@ -229,7 +229,7 @@ static __always_inline struct rt_frame *rt_step_down(struct rt_walk *walk, u32 s
 	return rt_frame(walk->hit, *index);
 }
 
-static long rt_shift_step(u32 step, void *context)
+rt_step(rt_shift_step)
 {
 	struct rt_walk *walk = context;
 	u32 index = walk->start + step;
@@ -271,7 +271,7 @@ static __always_inline void rt_remove(struct rt_hit *hit, struct rt_frame *frame
 	thread->frames--;
 }
 
-static long rt_id_step(u32 step, void *context)
+rt_step(rt_id_step)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;

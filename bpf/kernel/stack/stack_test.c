@@ -84,7 +84,10 @@ struct rt_test {
 /* The callbacks of stack.h carry no context. */
 static __thread struct rt_test *current;
 
-static __always_inline void rt_repeat(u32 limit, long (*step)(u32, void *), void *context)
+typedef long rt_step_of(u32 step, void *context);
+#define rt_step(name) static long name(u32 step, void *context)
+
+static __always_inline void rt_repeat(u32 limit, rt_step_of *step, void *context)
 {
 	u32 i;
 
