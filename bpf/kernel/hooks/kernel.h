@@ -167,8 +167,18 @@ struct maple_arange_64 {
 	void *slot[10];
 };
 
+struct rb_node {
+	struct rb_node *rb_right;
+	struct rb_node *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
 struct mm_struct {
 	struct maple_tree mm_mt;
+	struct rb_root mm_rb; /* until Linux 6.1 */
 	unsigned long start_stack;
 	unsigned long arg_start;
 	unsigned long arg_end;
@@ -192,6 +202,8 @@ struct vm_area_struct {
 	unsigned long vm_pgoff;
 	unsigned long vm_flags;
 	struct file *vm_file;
+	struct mm_struct *vm_mm;
+	struct rb_node vm_rb;
 };
 
 struct thread_struct {
