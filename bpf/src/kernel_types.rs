@@ -2,9 +2,12 @@
 
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
-use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _, TypeId};
 use libbpf_rs::libbpf_sys::{BPF_PROG_TYPE_TRACING, BPF_TRACE_FENTRY, bpf_prog_load, bpf_prog_load_opts};
+
+/// That by which programs make entries of hash tables as they go, since Linux 6.1.
+const ALLOCATOR: &str = "bpf_mem_alloc";
 
 /// The tracepoint in front of an exec's point of no return.
 const EXEC_IS_COMING: &str = "btf_trace_sched_prepare_exec";
@@ -27,8 +30,16 @@ pub struct KernelTypes {
     pub sees_exec_coming: bool,
     /// Whether this kernel lets programs run where it loads the vector registers of a thread.
     pub sees_registers: bool,
+    /// Whether hash tables may take memory as programs fill them. An older kernel warns of that in its log, and forbids
+    /// it to programs of performance events.
+    pub fills_tables: bool,
     /// Where they can run before a process makes its code writable.
     pub sees_writers: SeesWriters,
+}
+
+/// Whether hash tables take memory as programs fill them; else they have a fixed size, and room for fewer entries.
+pub fn fills_tables() -> bool {
+    KernelTypes::of_this_kernel().fills_tables
 }
 
 impl KernelTypes {
@@ -39,6 +50,7 @@ impl KernelTypes {
         KernelTypes {
             sees_exec_coming: has(EXEC_IS_COMING),
             sees_registers: has(REGISTERS),
+            fills_tables: btf.as_ref().is_some_and(|btf| btf.type_by_name::<Struct<'_>>(ALLOCATOR).is_some()),
             sees_writers: btf.as_ref().map_or(SeesWriters::Not, writers),
         }
     }

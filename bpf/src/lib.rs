@@ -67,6 +67,7 @@ pub use fetch::MAX_PROGRAMS;
 pub use floor::attach_nothing;
 pub use governed::Counted;
 pub use hits::SiteHits;
+pub use kernel_types::fills_tables;
 pub use nops::{Nops, nops};
 pub use options::{
     Counter, LoadOptions, MAX_COUNTERS, MAX_FETCHES, MAX_SUMS, MAX_WATCHES, MAX_WORDS, Mechanism, ProfileOptions,

@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::OnceLock;
 
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
@@ -78,6 +79,7 @@ impl Programs {
         open.maps.entries_seen.set_max_entries(entries).map_err(load_error)?;
         open.maps.rodata_data.as_mut().expect("the programs have read-only data").entry_sums =
             entry_sums(options.is_governed);
+        fit_tables(&mut open, types.fills_tables).map_err(load_error)?;
         let mut skel = open.load().map_err(load_error)?;
         let shared = Shared::of(&mut skel);
         let entries_seen =
@@ -129,6 +131,33 @@ impl Programs {
             clocks: Vec::new(),
         })
     }
+}
+
+/// What a hash table takes at most that has its memory before the programs fill it, in bytes.
+const TABLE: u32 = 8 << 20;
+/// What the kernel's own part of each entry takes, in bytes: `struct htab_elem` of kernel/bpf/hashtab.c.
+const ENTRY: u32 = 48;
+/// Entries that each such table has room for, whatever they take.
+const FEWEST_ENTRIES: u32 = 256;
+
+/// What the tables of loops are called, which only older kernels need (`repeat.bpf.h`).
+const OF_LOOPS: &[u8] = b"steps_";
+
+/// Where programs cannot make entries as they go, hash tables get their memory at once: then they are smaller.
+fn fit_tables(open: &mut OpenRtraceSkel, fills_tables: bool) -> libbpf_rs::Result<()> {
+    for mut map in open.open_object_mut().maps_mut() {
+        if fills_tables && map.name().as_bytes().starts_with(OF_LOOPS) {
+            map.set_autocreate(false)?;
+        }
+        if fills_tables || map.map_type() != MapType::Hash {
+            continue;
+        }
+        let entry = ENTRY + map.key_size().next_multiple_of(8) + map.value_size().next_multiple_of(8);
+        let most = map.max_entries().min(FEWEST_ENTRIES.max(TABLE / entry));
+        map.set_max_entries(most)?;
+        map.set_map_flags(0)?;
+    }
+    Ok(())
 }
 
 fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>, sees_exec_coming: bool) {

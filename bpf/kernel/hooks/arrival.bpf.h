@@ -235,8 +235,9 @@ __noinline u64 first_arrival(u64 address, u32 space)
 	struct rt_primed_key *place = find_place(address);
 	struct rt_arrival *known = place ? bpf_map_lookup_elem(&primed, place) : 0;
 
-	if (place)
-		bpf_map_update_elem(&arrival_places, &key, place, BPF_ANY);
+	/* What is there could be replaced unseen, if there is no room for its place. */
+	if (place && bpf_map_update_elem(&arrival_places, &key, place, BPF_ANY))
+		return RT_ARRIVAL_ASKED;
 	if (!known) {
 		ask_about(&key, place, RT_QUESTION_ARRIVAL, BPF_NOEXIST);
 		return RT_ARRIVAL_ASKED;
