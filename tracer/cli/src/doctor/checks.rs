@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit};
 
 use super::{Check, Diagnosis, OTHER_USERS};
 
-const NEWER_KERNEL: &str = "boot Linux 6.1 or newer with CONFIG_BPF_SYSCALL, CONFIG_UPROBES and CONFIG_DEBUG_INFO_BTF";
+const NEWER_KERNEL: &str = "boot Linux 5.15 or newer with CONFIG_BPF_SYSCALL, CONFIG_UPROBES and CONFIG_DEBUG_INFO_BTF";
 const MORE_RIGHTS: &str = "run rtrace as root, or with CAP_BPF and CAP_PERFMON in the first user namespace";
 const NO_FILTER: &str = "a seccomp filter may forbid bpf and perf_event_open; in a container, start it with \
      --security-opt seccomp=unconfined, or with a profile that allows them";
@@ -37,6 +37,7 @@ pub fn diagnose() -> Diagnosis {
         namespace(privilege::check_namespace()),
         btf(File::open(BTF).map(drop)),
         jit(read_setting("/proc/sys/net/core/bpf_jit_enable")),
+        tables(rtrace_bpf::fills_tables()),
         unprivileged_bpf(read_setting("/proc/sys/kernel/unprivileged_bpf_disabled")),
         perf_paranoia(read_setting("/proc/sys/kernel/perf_event_paranoid")),
         lockdown(read_setting("/sys/kernel/security/lockdown")),
@@ -160,10 +161,24 @@ fn btf(opened: io::Result<()>) -> Check {
 
 fn jit(setting: io::Result<String>) -> Check {
     match setting.as_deref() {
-        Ok("0") => Check::note("BPF compiler", "off: the kernel interprets BPF programs, and every probe costs more")
-            .remedy("sudo sysctl net.core.bpf_jit_enable=1"),
+        Ok("0") => {
+            Check::no("BPF compiler", "off: the kernel interprets no programs with callbacks, as those of rtrace are")
+                .remedy("sudo sysctl net.core.bpf_jit_enable=1")
+        }
         Ok(_) => Check::ok("BPF compiler", "on"),
         Err(error) => unreadable("BPF compiler", "net.core.bpf_jit_enable", error),
+    }
+}
+
+/// Optional: room for the calls of many threads.
+fn tables(fills_tables: bool) -> Check {
+    match fills_tables {
+        true => Check::ok("tables", "take memory as threads need it"),
+        false => Check::note(
+            "tables",
+            "have a fixed size before Linux 6.1: 256 threads at a time can be more than 47 traced calls deep, and further \
+             calls of others are counted as lost",
+        ),
     }
 }
 
@@ -300,9 +315,10 @@ mod tests {
     }
 
     #[test]
-    fn an_interpreter_is_noted() {
-        assert_eq!(jit(Ok("0".to_owned())).state, CheckResult::Note);
+    fn an_interpreter_does_not_do() {
+        assert_eq!(jit(Ok("0".to_owned())).state, CheckResult::No);
         assert_eq!(jit(Ok("1".to_owned())).state, CheckResult::Ok);
         assert_eq!(jit(absent()).state, CheckResult::Note);
+        assert_eq!((tables(true).state, tables(false).state), (CheckResult::Ok, CheckResult::Note));
     }
 }
