@@ -20,6 +20,9 @@ const LOCKS: &str = "btf_trace_mmap_lock_start_locking";
 /// What it gives its programs: what it was attached with, the memory, and whether it is to be written.
 const ARGUMENTS_OF_LOCKS: usize = 3;
 
+/// In the version of a kernel that takes the CPU from threads that are in it, or may, as is chosen when it boots.
+const PREEMPTIBLE: &str = "PREEMPT";
+
 /// The system calls that make memory writable.
 const WRITERS: [&str; 2] = ["__x64_sys_mprotect", "__x64_sys_pkey_mprotect"];
 
@@ -40,6 +43,19 @@ pub struct KernelTypes {
 /// Whether hash tables take memory as programs fill them; else they have a fixed size, and room for fewer entries.
 pub fn fills_tables() -> bool {
     KernelTypes::of_this_kernel().fills_tables
+}
+
+/// Whether the kernel may leave out hits of probes with a perf event each. Before Linux 6.0 it does so on a CPU where a
+/// system call is at a table of BPF programs, so none is left out where no other thread can run meanwhile.
+pub fn leaves_out_hits() -> bool {
+    // What cannot be read may be.
+    let version = std::fs::read_to_string("/proc/sys/kernel/version").unwrap_or_else(|_| PREEMPTIBLE.to_owned());
+    let chosen = std::fs::read_to_string("/sys/kernel/debug/sched/preempt").ok();
+    !fills_tables() && is_preemptible(&version, chosen.as_deref())
+}
+
+fn is_preemptible(version: &str, chosen: Option<&str>) -> bool {
+    version.contains(PREEMPTIBLE) && chosen.is_none_or(|chosen| chosen.contains("(full)"))
 }
 
 impl KernelTypes {
@@ -106,4 +122,18 @@ fn may_run_at(function: TypeId) -> bool {
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
     fd >= 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_preemptible;
+
+    #[test]
+    fn what_is_chosen_at_boot_decides() {
+        assert!(!is_preemptible("#214-Ubuntu SMP Fri Nov 6 00:52:52 UTC 2026", None));
+        assert!(is_preemptible("#117-Ubuntu SMP PREEMPT Thu Nov 12 23:12:01 UTC 2026", None));
+        let dynamic = "#1 SMP PREEMPT_DYNAMIC Mon Jan 2 2023";
+        assert!(is_preemptible(dynamic, None) && is_preemptible(dynamic, Some("none voluntary (full)")));
+        assert!(!is_preemptible(dynamic, Some("none (voluntary) full")));
+    }
 }

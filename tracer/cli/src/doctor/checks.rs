@@ -12,7 +12,8 @@ use rustix::process::{Resource, Rlimit, getrlimit};
 
 use super::{Check, Diagnosis, OTHER_USERS};
 
-const NEWER_KERNEL: &str = "boot Linux 5.15 or newer with CONFIG_BPF_SYSCALL, CONFIG_UPROBES and CONFIG_DEBUG_INFO_BTF";
+const NEWER_KERNEL: &str = "boot Linux 6.1 or newer, or a 5.15 that is not preemptible, with CONFIG_BPF_SYSCALL, \
+     CONFIG_UPROBES and CONFIG_DEBUG_INFO_BTF";
 const MORE_RIGHTS: &str = "run rtrace as root, or with CAP_BPF and CAP_PERFMON in the first user namespace";
 const NO_FILTER: &str = "a seccomp filter may forbid bpf and perf_event_open; in a container, start it with \
      --security-opt seccomp=unconfined, or with a profile that allows them";
