@@ -1,7 +1,6 @@
-//! Python environments: that in `target/venv` has the libraries that read traces in the tests.
+//! The Python environment in `target/venv`: it has the libraries that read traces in the tests.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -14,24 +13,18 @@ const REQUIREMENTS: &str = "pyarrow==26.0.1\nduckdb==2.0.0\npolars==2.1.0\n\
     perfetto==0.59.1\nprotobuf==7.36.2\npycubexr==2.1.1\ndask[dataframe]==2026.8.0\npyspark==4.3.0\nmpi4py==4.1.2\n";
 
 /// Makes the environment, or brings it up to date.
-pub fn prepare() -> Result<()> {
-    environment(&crate::root().join("target/venv"), REQUIREMENTS, &[])
-}
-
-/// Makes an environment with these packages, one a line, or brings it up to date; `options` are those of
-/// `pip install`.
 ///
 /// # Errors
 /// The Python package index cannot be reached, for example.
-pub fn environment(venv: &Path, requirements: &str, options: &[&str]) -> Result<()> {
+pub fn prepare() -> Result<()> {
+    let venv = crate::root().join("target/venv");
     let stamp = venv.join("requirements.txt");
-    if fs::read_to_string(&stamp).is_ok_and(|present| present == requirements) {
+    if fs::read_to_string(&stamp).is_ok_and(|present| present == REQUIREMENTS) {
         return Ok(());
     }
-    println!("installing {} into {}", requirements.trim().replace('\n', " "), venv.display());
-    process::run(Command::new("/usr/bin/python3").args(["-m", "venv", "--clear"]).arg(venv))?;
+    println!("installing {} into {}", REQUIREMENTS.trim().replace('\n', " "), venv.display());
+    process::run(Command::new("/usr/bin/python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
     let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    let mut python = Command::new(venv.join("bin/python"));
-    process::run(python.args(install).args(options).args(requirements.lines()))?;
-    fs::write(&stamp, requirements).with_context(|| format!("failed to write `{}`", stamp.display()))
+    process::run(Command::new(venv.join("bin/python")).args(install).args(REQUIREMENTS.lines()))?;
+    fs::write(&stamp, REQUIREMENTS).with_context(|| format!("failed to write `{}`", stamp.display()))
 }
