@@ -55,7 +55,7 @@ pub(crate) struct Encoder<T> {
 impl<T: Row> Encoder<T> {
     pub(crate) fn create(directory: &Directory, name: &str, further: &[String]) -> Result<Encoder<T>, Error> {
         let (file, staged) = directory.stage(name)?;
-        let nothing = further.iter().map(|_| column::int64(std::iter::empty())).collect();
+        let nothing = further.iter().map(|_| column::numbers(std::iter::empty::<u64>())).collect();
         let schema = with_further(&T::encode(std::iter::empty()), further, nothing).schema();
         let properties = properties(&schema);
         let writer =

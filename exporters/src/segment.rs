@@ -158,7 +158,7 @@ impl<T: Stream> Segments<T> {
         let width = self.further.len();
         let column = |place| {
             let values = self.values.iter().skip(place).step_by(width).zip(&self.rows);
-            column::optional_int64(values.map(|(&value, row)| row.is_measured().then_some(value)))
+            column::optional_numbers(values.map(|(&value, row)| row.is_measured().then_some(value)))
         };
         let further = (0..width).map(column).collect();
         let encoder = match &mut self.encoder {

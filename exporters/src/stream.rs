@@ -78,8 +78,8 @@ impl StreamEncoder {
     fn names_of(&mut self, calls: &[Call]) -> [(&'static str, ArrayRef, bool); 5] {
         let location = |call: &Call| self.locations.get(&call.location);
         let library = |call: &Call| self.library_of.get(&call.region).copied();
-        let pid = column::int32(calls.iter().map(|call| location(call).map_or(0, |location| location.pid)));
-        let tid = column::int32(calls.iter().map(|call| location(call).map_or(0, |location| location.tid)));
+        let pid = column::numbers(calls.iter().map(|call| location(call).map_or(0, |location| location.pid)));
+        let tid = column::numbers(calls.iter().map(|call| location(call).map_or(0, |location| location.tid)));
         [
             ("function", self.functions.column(calls.iter().map(|call| Some(call.region))), true),
             ("library", self.libraries.column(calls.iter().map(library)), true),

@@ -80,8 +80,8 @@ impl ValueWriter {
         let order = order::of_calls(calls.len(), |row| calls[row]);
         let calls = || order.iter().map(|&row| calls[row as usize]);
         let keys = column::batch([
-            (KEYS[0], column::int32(calls().map(|(location, _)| location.0)), false),
-            (KEYS[1], column::int64(calls().map(|(_, call)| call)), false),
+            (KEYS[0], column::numbers(calls().map(|(location, _)| location.0)), false),
+            (KEYS[1], column::numbers(calls().map(|(_, call)| call)), false),
         ]);
         let named = names(&self.columns);
         let further = named.iter().zip(&values).map(|(name, values)| (name.as_str(), array(values, &order), true));

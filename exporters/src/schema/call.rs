@@ -52,7 +52,7 @@ pub(crate) fn measured(calls: &Batch, columns: &[String]) -> RecordBatch {
     let readings = |place: usize| {
         let value = |reading: Reading| if place.is_multiple_of(2) { reading.inclusive } else { reading.child };
         let of = |call| calls.readings(call).get(place / 2).copied();
-        column::optional_int64((0..calls.len()).map(|call| of(call).map(value)))
+        column::optional_numbers((0..calls.len()).map(|call| of(call).map(value)))
     };
     with_further(&Call::encode(calls.iter()), columns, (0..columns.len()).map(readings).collect())
 }

@@ -42,7 +42,7 @@ fn with_lines<T>(
     mut rows: Vec<T>,
     source: impl Fn(&mut T) -> &mut Option<SourceLine>,
 ) -> Result<Vec<T>, ColumnError> {
-    for (row, line) in rows.iter_mut().zip(columns.optional_int32("source_line")?) {
+    for (row, line) in rows.iter_mut().zip(columns.optional_numbers("source_line")?) {
         source(row).iter_mut().for_each(|source| source.line = line.unwrap_or_default());
     }
     Ok(rows)

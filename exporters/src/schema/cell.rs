@@ -5,32 +5,26 @@ use std::sync::Arc;
 use arrow_array::builder::OffsetBufferBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int8Type;
-use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Float64Array, Int8Array, Int32Array, ListArray, RecordBatch, StringArray,
-    StructArray,
-};
+use arrow_array::{Array, ArrayRef, DictionaryArray, Int8Array, ListArray, RecordBatch, StringArray, StructArray};
 use arrow_schema::Field;
 use rtrace_model::{
-    CallSiteId, ContextId, Ending, ExitPolicy, FunctionEvent, HISTOGRAM_BUCKETS, Inlined, LibraryId, LocationId,
-    MetricId, PathId, RegionId, SymbolName, Timestamp, ValueType,
+    ContextEnding, Ending, ExitPolicy, FunctionEvent, HISTOGRAM_BUCKETS, Inlined, Scope, Span, SymbolName, ValueType,
 };
 
 use super::Row;
-use super::column::{self, ColumnError, Columns};
+use super::column::{self, ColumnError, ColumnNumber, Columns};
 
 /// A value that a column holds.
-pub(crate) trait ColumnCell: Sized {
+pub(crate) trait ColumnCell: Sized + 'static {
     const IS_NULLABLE: bool = false;
 
-    fn write<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef
-    where
-        Self: 'a;
+    fn write<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef;
 
     fn read(columns: &Columns<'_>, name: &str) -> Result<Vec<Self>, ColumnError>;
 }
 
 /// A column by its name: what it holds, and whether it may be null.
-pub(crate) fn column<'n, 'a, T: ColumnCell + 'a>(
+pub(crate) fn column<'n, 'a, T: ColumnCell>(
     name: &'n str,
     cells: impl Iterator<Item = &'a T>,
 ) -> (&'n str, ArrayRef, bool) {
@@ -38,7 +32,8 @@ pub(crate) fn column<'n, 'a, T: ColumnCell + 'a>(
 }
 
 /// Makes a [`Row`](super::Row) of a type: its place, and its columns with the fields that they hold. What stands in
-/// brackets is made of a row for other readers, and not read; behind `as`, it is read by the function that follows.
+/// brackets is made of a row for other readers, and not read, and what stands in braces of all rows; behind `as`, it is
+/// read by the function that follows.
 /// `then` completes the rows that were read, where a column alone does not say what a field is; `measured` is
 /// [`Row::is_measured`](super::Row::is_measured).
 macro_rules! row {
@@ -53,7 +48,7 @@ macro_rules! row {
     };
     (
         $row:ty, $place:literal,
-        { $($name:literal: $($field:ident $(as [$write:expr, $read:expr])?)? $([$derived:expr])?,)+ }
+        { $($name:literal: $($field:ident $(as [$write:expr, $read:expr])?)? $([$derived:expr])? $({$whole:path})?,)+ }
         $(, then $complete:expr)? $(, measured $measured:expr)?
     ) => {
         impl $crate::schema::Row for $row {
@@ -62,7 +57,8 @@ macro_rules! row {
             fn encode<'a>(rows: impl Iterator<Item = &'a $row> + Clone) -> arrow_array::RecordBatch {
                 $crate::schema::column::batch([$(
                     $(row!(@write rows, $name, $field $(, $write)?))?
-                    $(row!(@make rows, $name, $derived))?,
+                    $(row!(@make rows, $name, $derived))?
+                    $($crate::schema::cell::column($name, $whole(rows.clone()).iter()))?,
                 )+])
             }
 
@@ -86,10 +82,45 @@ macro_rules! row {
 }
 pub(crate) use row;
 
+impl<T: ColumnNumber> ColumnCell for T {
+    fn write<'a>(cells: impl Iterator<Item = &'a T>) -> ArrayRef {
+        column::numbers(cells.copied())
+    }
+
+    fn read(columns: &Columns<'_>, name: &str) -> Result<Vec<T>, ColumnError> {
+        columns.numbers(name)
+    }
+}
+
+impl<T: ColumnNumber> ColumnCell for Option<T> {
+    const IS_NULLABLE: bool = true;
+
+    fn write<'a>(cells: impl Iterator<Item = &'a Option<T>>) -> ArrayRef {
+        column::optional_numbers(cells.copied())
+    }
+
+    fn read(columns: &Columns<'_>, name: &str) -> Result<Vec<Option<T>>, ColumnError> {
+        columns.optional_numbers(name)
+    }
+}
+
+impl<T: ColumnNumber> ColumnCell for Vec<T> {
+    fn write<'a>(cells: impl Iterator<Item = &'a Vec<T>>) -> ArrayRef {
+        column::lists(cells.map(Vec::as_slice))
+    }
+
+    fn read(columns: &Columns<'_>, name: &str) -> Result<Vec<Vec<T>>, ColumnError> {
+        columns.lists(name)
+    }
+}
+
 /// How values of these types become columns, and columns become values.
 macro_rules! cells {
-    ($($cell:ty: $cells:ident => $write:expr, $columns:ident, $name:ident => $read:expr;)+) => {
+    ($($cell:ty $(, nullable $is_nullable:literal)?:
+        $cells:ident => $write:expr, $columns:ident, $name:ident => $read:expr;)+) => {
         $(impl ColumnCell for $cell {
+            $(const IS_NULLABLE: bool = $is_nullable;)?
+
             fn write<'a>($cells: impl Iterator<Item = &'a $cell>) -> ArrayRef {
                 $write
             }
@@ -101,49 +132,35 @@ macro_rules! cells {
     };
 }
 
-macro_rules! nullable_cells {
-    ($($cell:ty: $cells:ident => $write:expr, $columns:ident, $name:ident => $read:expr;)+) => {
-        $(impl ColumnCell for Option<$cell> {
-            const IS_NULLABLE: bool = true;
-
-            fn write<'a>($cells: impl Iterator<Item = &'a Option<$cell>>) -> ArrayRef {
-                $write
-            }
-
-            fn read($columns: &Columns<'_>, $name: &str) -> Result<Vec<Option<$cell>>, ColumnError> {
-                $read
-            }
-        })+
+/// Words of a fixed set.
+macro_rules! words {
+    ($($word:ident)+) => {
+        cells! {$(
+            $word: cells => column::text(cells.map(|word| word.name())), columns, name => columns.words(name, $word::from_name);
+        )+}
     };
 }
 
+words! { ExitPolicy ValueType Scope Span }
+
 cells! {
-    u32: cells => column::int32(cells.copied()), columns, name => columns.int32(name);
-    u64: cells => column::int64(cells.copied()), columns, name => columns.int64(name);
-    f64: cells => Arc::new(Float64Array::from_iter_values(cells.copied())), columns, name => columns.float64(name);
     bool: cells => column::boolean(cells.copied()), columns, name => columns.booleans(name);
     String: cells => column::text(cells.map(String::as_str)),
         columns, name => Ok(columns.text(name)?.into_iter().map(str::to_owned).collect());
+    Option<String>, nullable true: cells => Arc::new(StringArray::from_iter(cells.map(Option::as_deref))),
+        columns, name => Ok(columns.optional_text(name)?.into_iter().map(|text| text.map(str::to_owned)).collect());
     Vec<String>: cells => column::texts(cells.map(Vec::as_slice)), columns, name => columns.texts(name);
-    Timestamp: cells => column::int64(cells.map(|time| time.0)),
-        columns, name => Ok(columns.int64(name)?.into_iter().map(Timestamp).collect());
-    Vec<u64>: cells => column::lists(cells.map(Vec::as_slice)), columns, name => columns.numbers(name);
-    Vec<CallSiteId>: cells => column::ids(cells.map(|sites| sites.iter().map(|site| site.0))),
-        columns, name => Ok(columns.ids(name)?.into_iter().map(|ids| ids.into_iter().map(CallSiteId).collect()).collect());
     // The buckets up to the last one that is not empty.
     [u64; HISTOGRAM_BUCKETS]: cells => column::lists(cells.map(|buckets| {
             let used = buckets.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
             &buckets[..used]
         })),
-        columns, name => columns.numbers(name).map(|lists| lists.into_iter().map(|mut list| {
+        columns, name => columns.lists(name).map(|lists| lists.into_iter().map(|mut list| {
             list.resize(HISTOGRAM_BUCKETS, 0);
             list.try_into().unwrap_or([0; HISTOGRAM_BUCKETS])
         }).collect());
     Vec<Inlined>: cells => write_rows(cells), columns, name => read_rows(columns, name);
     Vec<SymbolName>: cells => write_rows(cells), columns, name => read_rows(columns, name);
-    // 0 stands for none.
-    Option<PathId>: cells => column::int32(cells.map(|path| path.map_or(0, |path| path.0))),
-        columns, name => Ok(columns.int32(name)?.into_iter().map(|id| (id != 0).then_some(PathId(id))).collect());
     // Words, because a person reads `unwound` better than 1 and a dictionary makes both as small.
     Ending: cells => {
             let words = StringArray::from_iter_values(Ending::ALL.map(Ending::name));
@@ -151,10 +168,19 @@ cells! {
             Arc::new(DictionaryArray::<Int8Type>::new(codes, Arc::new(words)))
         },
         columns, name => columns.words(name, Ending::from_name);
-    ExitPolicy: cells => column::text(cells.map(|exit| exit.name())),
-        columns, name => columns.words(name, ExitPolicy::from_name);
-    ValueType: cells => column::text(cells.map(|value_type| value_type.name())),
-        columns, name => columns.words(name, ValueType::from_name);
+    Option<FunctionEvent>, nullable true:
+        cells => Arc::new(StringArray::from_iter(cells.map(|event| event.map(FunctionEvent::name)))),
+        columns, name => Ok(columns.optional_text(name)?.into_iter().map(|text| FunctionEvent::from_name(text?)).collect());
+    // Null where a context is complete; a word may be one of a later version.
+    ContextEnding, nullable true: cells => {
+            let word = |ending: &ContextEnding| (*ending != ContextEnding::Complete).then(|| ending.name());
+            Arc::new(StringArray::from_iter(cells.map(word)))
+        },
+        columns, name => {
+            let ending = |word| ContextEnding::from_name(word).unwrap_or(ContextEnding::NotYetKnown);
+            let endings = columns.optional_text(name)?.into_iter();
+            Ok(endings.map(|word| word.map_or(ContextEnding::Complete, ending)).collect())
+        };
 }
 
 /// Rows in a row: a list of structures.
@@ -173,32 +199,5 @@ fn read_rows<T: Row>(columns: &Columns<'_>, name: &str) -> Result<Vec<Vec<T>>, C
         let rows = rows.ok_or_else(|| columns.type_error(name, &list))?;
         T::decode(&Columns(&RecordBatch::from(rows)))
     };
-    columns.lists(name)?.into_iter().map(rows).collect()
-}
-
-macro_rules! ids {
-    ($($id:ident)+) => {
-        cells! {$(
-            $id: cells => column::int32(cells.map(|id| id.0)),
-                columns, name => Ok(columns.int32(name)?.into_iter().map($id).collect());
-        )+}
-    };
-}
-
-ids! { LibraryId RegionId LocationId MetricId CallSiteId ContextId PathId }
-
-nullable_cells! {
-    u32: cells => column::optional_int32(cells.copied()), columns, name => columns.optional_int32(name);
-    u64: cells => column::optional_int64(cells.copied()), columns, name => columns.optional_int64(name);
-    CallSiteId: cells => column::optional_int32(cells.map(|id| id.map(|id| id.0))),
-        columns, name => Ok(columns.optional_int32(name)?.into_iter().map(|id| id.map(CallSiteId)).collect());
-    ContextId: cells => column::optional_int32(cells.map(|id| id.map(|id| id.0))),
-        columns, name => Ok(columns.optional_int32(name)?.into_iter().map(|id| id.map(ContextId)).collect());
-    i32: cells => Arc::new(Int32Array::from_iter(cells.copied())), columns, name => columns.optional_int32(name);
-    Timestamp: cells => column::optional_int64(cells.map(|time| time.map(|time| time.0))),
-        columns, name => Ok(columns.optional_int64(name)?.into_iter().map(|time| time.map(Timestamp)).collect());
-    String: cells => Arc::new(StringArray::from_iter(cells.map(Option::as_deref))),
-        columns, name => Ok(columns.optional_text(name)?.into_iter().map(|text| text.map(str::to_owned)).collect());
-    FunctionEvent: cells => Arc::new(StringArray::from_iter(cells.map(|event| event.map(FunctionEvent::name)))),
-        columns, name => Ok(columns.optional_text(name)?.into_iter().map(|text| FunctionEvent::from_name(text?)).collect());
+    columns.arrays(name)?.into_iter().map(rows).collect()
 }

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{Int32Builder, Int64Builder, ListBuilder, StringBuilder};
+use arrow_array::builder::{ListBuilder, PrimitiveBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, PrimitiveArray, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema};
+use rtrace_model::{Base, CallSiteId, ContextId, LibraryId, LocationId, MetricId, PathId, RegionId, Timestamp};
 
 /// What is wrong with a column.
 #[derive(Debug, thiserror::Error)]
@@ -29,25 +30,69 @@ impl ColumnError {
     }
 }
 
-/// A column of 32-bit integers; ids and thread ids never come near the limit, where they stop.
-pub(crate) fn int32(values: impl Iterator<Item = u32>) -> ArrayRef {
-    Arc::new(Int32Array::from_iter_values(values.map(|value| i32::try_from(value).unwrap_or(i32::MAX))))
+/// A value that is a number in a column.
+pub(crate) trait ColumnNumber: Copy + 'static {
+    type Stored: ArrowPrimitiveType;
+
+    fn store(self) -> NativeOf<Self>;
+
+    /// `None` where no value is stored so.
+    fn load(stored: NativeOf<Self>) -> Option<Self>;
 }
 
-/// A column of 64-bit integers; 2⁶³ ns are 292 years.
-pub(crate) fn int64(values: impl Iterator<Item = u64>) -> ArrayRef {
-    Arc::new(Int64Array::from_iter_values(values.map(saturate)))
+pub(crate) type NativeOf<T> = <<T as ColumnNumber>::Stored as ArrowPrimitiveType>::Native;
+
+/// How values of these types are stored, and what is stored is a value.
+macro_rules! numbers {
+    ($($number:ty as $stored:ty: $value:ident => $store:expr, $native:ident => $load:expr;)+) => {
+        $(impl ColumnNumber for $number {
+            type Stored = $stored;
+
+            fn store(self) -> NativeOf<Self> {
+                let $value = self;
+                $store
+            }
+
+            fn load($native: NativeOf<Self>) -> Option<Self> {
+                $load
+            }
+        })+
+    };
 }
 
-/// A nullable column of 64-bit integers.
-pub(crate) fn optional_int64(values: impl Iterator<Item = Option<u64>>) -> ArrayRef {
-    Arc::new(Int64Array::from_iter(values.map(|value| value.map(saturate))))
+macro_rules! ids {
+    ($($id:ident)+) => {
+        numbers! { $($id as Int32Type: id => id.0.store(), stored => u32::load(stored).map($id);)+ }
+    };
 }
 
-/// A nullable column of 32-bit integers.
-pub(crate) fn optional_int32(values: impl Iterator<Item = Option<u32>>) -> ArrayRef {
-    let saturate = |value| i32::try_from(value).unwrap_or(i32::MAX);
-    Arc::new(Int32Array::from_iter(values.map(|value| value.map(saturate))))
+ids! { LibraryId RegionId LocationId MetricId CallSiteId ContextId PathId }
+
+numbers! {
+    // Ids and thread ids never come near the limit, where they stop.
+    u32 as Int32Type: value => i32::try_from(value).unwrap_or(i32::MAX), stored => stored.try_into().ok();
+    // 2⁶³ ns are 292 years.
+    u64 as Int64Type: value => i64::try_from(value).unwrap_or(i64::MAX), stored => stored.try_into().ok();
+    i32 as Int32Type: value => value, stored => Some(stored);
+    f64 as Float64Type: value => value, stored => Some(stored);
+    Timestamp as Int64Type: time => time.0.store(), stored => u64::load(stored).map(Timestamp);
+    Bits as Int64Type: bits => bits.0.cast_signed(), stored => Some(Bits(stored.cast_unsigned()));
+    Base as Int32Type: base => match base { Base::Binary => 2, Base::Decimal => 10 },
+        stored => match stored { 2 => Some(Base::Binary), 10 => Some(Base::Decimal), _ => None };
+}
+
+/// 64 bits that are all in use, so that large values look negative.
+#[derive(Clone, Copy)]
+pub(super) struct Bits(pub(super) u64);
+
+/// A column of numbers.
+pub(crate) fn numbers<T: ColumnNumber>(values: impl Iterator<Item = T>) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T::Stored>::from_iter_values(values.map(T::store)))
+}
+
+/// A nullable column of numbers.
+pub(crate) fn optional_numbers<T: ColumnNumber>(values: impl Iterator<Item = Option<T>>) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T::Stored>::from_iter(values.map(|value| value.map(T::store))))
 }
 
 /// A column of truth values.
@@ -69,20 +114,11 @@ pub(crate) fn texts<'a>(values: impl Iterator<Item = &'a [String]>) -> ArrayRef 
     Arc::new(lists.finish())
 }
 
-/// A column of lists of 64-bit integers.
-pub(crate) fn lists<'a>(values: impl Iterator<Item = &'a [u64]>) -> ArrayRef {
-    let mut lists = ListBuilder::new(Int64Builder::new());
+/// A column of lists of numbers.
+pub(crate) fn lists<'a, T: ColumnNumber + 'a>(values: impl Iterator<Item = &'a [T]>) -> ArrayRef {
+    let mut lists = ListBuilder::new(PrimitiveBuilder::<T::Stored>::new());
     for list in values {
-        lists.append_value(list.iter().map(|&value| Some(saturate(value))));
-    }
-    Arc::new(lists.finish())
-}
-
-/// A column of lists of ids.
-pub(crate) fn ids<L: Iterator<Item = u32>>(values: impl Iterator<Item = L>) -> ArrayRef {
-    let mut lists = ListBuilder::new(Int32Builder::new());
-    for list in values {
-        lists.append_value(list.map(|id| i32::try_from(id).ok()));
+        lists.append_value(list.iter().map(|&value| Some(value.store())));
     }
     Arc::new(lists.finish())
 }
@@ -111,10 +147,6 @@ pub(crate) fn with_columns<'a>(
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("all columns come from the same rows")
 }
 
-fn saturate(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
 /// The columns of a batch that was read.
 pub(crate) struct Columns<'a>(pub(crate) &'a RecordBatch);
 
@@ -131,63 +163,30 @@ impl<'a> Columns<'a> {
         ColumnError::Type { column: name.to_owned(), found: array.data_type().to_string() }
     }
 
-    fn integers<P, T>(&self, name: &str) -> Result<Vec<Option<T>>, ColumnError>
-    where
-        P: ArrowPrimitiveType,
-        T: TryFrom<P::Native>,
-    {
-        let array = self.column(name)?;
-        let integers = array.as_primitive_opt::<P>().ok_or_else(|| self.type_error(name, array))?;
-        let convert = |(row, value): (usize, Option<P::Native>)| match value {
+    pub(crate) fn optional_numbers<T: ColumnNumber>(&self, name: &str) -> Result<Vec<Option<T>>, ColumnError> {
+        self.numbers_in(name, self.column(name)?)
+    }
+
+    fn numbers_in<T: ColumnNumber>(&self, name: &str, array: &ArrayRef) -> Result<Vec<Option<T>>, ColumnError> {
+        let numbers = array.as_primitive_opt::<T::Stored>().ok_or_else(|| self.type_error(name, array))?;
+        let load = |(row, stored): (usize, Option<NativeOf<T>>)| match stored {
             None => Ok(None),
-            Some(value) => T::try_from(value).map(Some).map_err(|_| ColumnError::Value {
+            Some(stored) => T::load(stored).map(Some).ok_or_else(|| ColumnError::Value {
                 column: name.to_owned(),
                 row,
-                value: format!("{value:?}"),
+                value: format!("{stored:?}"),
             }),
         };
-        integers.iter().enumerate().map(convert).collect()
+        numbers.iter().enumerate().map(load).collect()
     }
 
-    pub(crate) fn optional_int32<T: TryFrom<i32>>(&self, name: &str) -> Result<Vec<Option<T>>, ColumnError> {
-        self.integers::<Int32Type, T>(name)
-    }
-
-    pub(crate) fn optional_int64(&self, name: &str) -> Result<Vec<Option<u64>>, ColumnError> {
-        self.integers::<Int64Type, u64>(name)
-    }
-
-    pub(crate) fn int32(&self, name: &str) -> Result<Vec<u32>, ColumnError> {
-        self.required_integers::<Int32Type, u32>(name)
-    }
-
-    pub(crate) fn int64(&self, name: &str) -> Result<Vec<u64>, ColumnError> {
-        self.required_integers::<Int64Type, u64>(name)
-    }
-
-    fn required_integers<P, T>(&self, name: &str) -> Result<Vec<T>, ColumnError>
-    where
-        P: ArrowPrimitiveType,
-        T: TryFrom<P::Native>,
-    {
+    pub(crate) fn numbers<T: ColumnNumber>(&self, name: &str) -> Result<Vec<T>, ColumnError> {
         // Most columns are as they should be, and then need no look at each value for what is wrong with it.
-        let sound = self.column(name)?.as_primitive_opt::<P>().filter(|integers| integers.null_count() == 0);
-        let converted = sound.map(|integers| integers.values().iter().map(|&value| T::try_from(value)).collect());
-        match converted {
-            Some(Ok(values)) => Ok(values),
-            Some(Err(_)) | None => required(name, self.integers::<P, T>(name)?),
+        let sound = self.column(name)?.as_primitive_opt::<T::Stored>().filter(|numbers| numbers.null_count() == 0);
+        match sound.and_then(|numbers| numbers.values().iter().map(|&stored| T::load(stored)).collect()) {
+            Some(values) => Ok(values),
+            None => required(name, self.optional_numbers(name)?),
         }
-    }
-
-    /// A column of 32-bit integers of either sign.
-    pub(crate) fn signed32(&self, name: &str) -> Result<Vec<i32>, ColumnError> {
-        required(name, self.integers::<Int32Type, i32>(name)?)
-    }
-
-    pub(crate) fn float64(&self, name: &str) -> Result<Vec<f64>, ColumnError> {
-        let array = self.column(name)?;
-        let values = array.as_primitive_opt::<Float64Type>().ok_or_else(|| self.type_error(name, array))?;
-        required(name, values.iter().collect())
     }
 
     /// Appends of each row in turn the values of the columns named, all of 64-bit integers; 0 in rows
@@ -198,7 +197,7 @@ impl<'a> Columns<'a> {
         is_measured: impl Fn(usize) -> bool,
         values: &mut Vec<u64>,
     ) -> Result<(), ColumnError> {
-        let columns = names.iter().map(|name| self.optional_int64(name)).collect::<Result<Vec<_>, _>>()?;
+        let columns = names.iter().map(|name| self.optional_numbers(name)).collect::<Result<Vec<_>, _>>()?;
         values.reserve(self.rows() * names.len());
         for row in 0..self.rows() {
             let is_measured = is_measured(row);
@@ -211,12 +210,6 @@ impl<'a> Columns<'a> {
             }
         }
         Ok(())
-    }
-
-    /// A column whose 64 bits are all in use, so that large values look negative.
-    pub(crate) fn bits64(&self, name: &str) -> Result<Vec<u64>, ColumnError> {
-        let signed = required(name, self.integers::<Int64Type, i64>(name)?)?;
-        Ok(signed.into_iter().map(i64::cast_unsigned).collect())
     }
 
     /// A column of truth values.
@@ -254,28 +247,16 @@ impl<'a> Columns<'a> {
     }
 
     /// A column of lists; the elements of each row, an absent list is an empty one.
-    pub(crate) fn lists(&self, name: &str) -> Result<Vec<ArrayRef>, ColumnError> {
+    pub(crate) fn arrays(&self, name: &str) -> Result<Vec<ArrayRef>, ColumnError> {
         let array = self.column(name)?;
         let lists: &ListArray = array.as_list_opt::<i32>().ok_or_else(|| self.type_error(name, array))?;
         Ok((0..lists.len()).map(|row| lists.value(row)).collect())
     }
 
-    /// A column of lists of 64-bit integers.
-    pub(crate) fn numbers(&self, name: &str) -> Result<Vec<Vec<u64>>, ColumnError> {
-        let numbers = |list: ArrayRef| {
-            let numbers = list.as_primitive_opt::<Int64Type>().ok_or_else(|| self.type_error(name, &list))?;
-            Ok(numbers.iter().flatten().map(|number| u64::try_from(number).unwrap_or(0)).collect())
-        };
-        self.lists(name)?.into_iter().map(numbers).collect()
-    }
-
-    /// A column of lists of ids. One that is none is one that nothing is known of.
-    pub(crate) fn ids(&self, name: &str) -> Result<Vec<Vec<u32>>, ColumnError> {
-        let ids = |list: ArrayRef| {
-            let ids = list.as_primitive_opt::<Int32Type>().ok_or_else(|| self.type_error(name, &list))?;
-            Ok(ids.iter().map(|id| id.and_then(|id| id.try_into().ok()).unwrap_or(u32::MAX)).collect())
-        };
-        self.lists(name)?.into_iter().map(ids).collect()
+    /// A column of lists of numbers.
+    pub(crate) fn lists<T: ColumnNumber>(&self, name: &str) -> Result<Vec<Vec<T>>, ColumnError> {
+        let numbers = |list: ArrayRef| required(name, self.numbers_in(name, &list)?);
+        self.arrays(name)?.into_iter().map(numbers).collect()
     }
 
     /// A column of lists of texts.
@@ -284,7 +265,7 @@ impl<'a> Columns<'a> {
             let strings = list.as_string_opt::<i32>().ok_or_else(|| self.type_error(name, &list))?;
             Ok(strings.iter().flatten().map(str::to_owned).collect())
         };
-        self.lists(name)?.into_iter().map(owned).collect()
+        self.arrays(name)?.into_iter().map(owned).collect()
     }
 }
 

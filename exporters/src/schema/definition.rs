@@ -1,13 +1,10 @@
 //! `libraries.parquet`, `regions.parquet`, `processes.parquet`, `locations.parquet`: what calls
 //! refer to.
 
-use std::sync::Arc;
-
-use arrow_array::{ArrayRef, Int64Array};
 use rtrace_model::{Library, Location, Process, Region, SymbolName};
 
-use super::cell::{ColumnCell, row};
-use super::column::{ColumnError, Columns};
+use super::cell::row;
+use super::column::{Bits, ColumnError, Columns};
 
 row!(Library, "libraries.parquet", {
     "library": id,
@@ -24,19 +21,6 @@ fn tell_apart(_: &Columns<'_>, mut libraries: Vec<Library>) -> Result<Vec<Librar
         apart.take_if(|name| path.rsplit('/').next() == Some(name.as_str()));
     }
     Ok(libraries)
-}
-
-/// 64 bits that are all in use, so that large values look negative.
-struct Bits(u64);
-
-impl ColumnCell for Bits {
-    fn write<'a>(cells: impl Iterator<Item = &'a Bits>) -> ArrayRef {
-        Arc::new(Int64Array::from_iter_values(cells.map(|bits| bits.0.cast_signed())))
-    }
-
-    fn read(columns: &Columns<'_>, name: &str) -> Result<Vec<Bits>, ColumnError> {
-        Ok(columns.bits64(name)?.into_iter().map(Bits).collect())
-    }
 }
 
 row!(Region, "regions.parquet", {

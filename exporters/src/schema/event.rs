@@ -16,9 +16,9 @@ impl Row for Event {
         let events = || events.clone();
         let details: Vec<String> = events().map(|event| detail(&event.kind)).collect();
         column::batch([
-            ("time_ns", column::int64(events().map(|event| event.time.0)), false),
-            ("pid", column::optional_int32(events().map(|event| event.pid)), true),
-            ("tid", column::optional_int32(events().map(|event| event.tid)), true),
+            ("time_ns", column::numbers(events().map(|event| event.time)), false),
+            ("pid", column::optional_numbers(events().map(|event| event.pid)), true),
+            ("tid", column::optional_numbers(events().map(|event| event.tid)), true),
             ("event", column::text(events().map(|event| event.kind.name())), false),
             ("detail", column::text(details.iter().map(String::as_str)), false),
         ])
@@ -26,13 +26,13 @@ impl Row for Event {
 
     /// Leaves out events of kinds that a newer rtrace added.
     fn decode(columns: &Columns<'_>) -> Result<Vec<Event>, ColumnError> {
-        let time = columns.int64("time_ns")?;
-        let pid = columns.optional_int32("pid")?;
-        let tid = columns.optional_int32("tid")?;
+        let time = columns.numbers("time_ns")?;
+        let pid = columns.optional_numbers("pid")?;
+        let tid = columns.optional_numbers("tid")?;
         let details = columns.text("detail")?;
         let event = |(row, detail): (usize, &str)| {
             let kind: EventKind = serde_json::from_str(detail).ok()?;
-            Some(Event { time: Timestamp(time[row]), pid: pid[row], tid: tid[row], kind })
+            Some(Event { time: time[row], pid: pid[row], tid: tid[row], kind })
         };
         Ok(details.into_iter().enumerate().filter_map(event).collect())
     }

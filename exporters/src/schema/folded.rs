@@ -22,7 +22,7 @@ row!(PathDetail, "folded.parquet", {
 }, then complete);
 
 fn complete(columns: &Columns<'_>, mut details: Vec<PathDetail>) -> Result<Vec<PathDetail>, ColumnError> {
-    for (detail, calls) in details.iter_mut().zip(columns.numbers("duration_calls")?) {
+    for (detail, calls) in details.iter_mut().zip(columns.lists("duration_calls")?) {
         detail.durations.truncate(calls.len());
         detail.durations.iter_mut().zip(calls).for_each(|(duration, calls)| duration.1 = calls);
     }

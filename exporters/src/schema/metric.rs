@@ -1,12 +1,9 @@
 //! `metrics.parquet`: what is measured beside time, and which columns of `calls/` hold it.
 
-use std::sync::Arc;
+use rtrace_model::{Call, Metric, Scope};
 
-use arrow_array::{Int32Array, RecordBatch, StringArray};
-use rtrace_model::{Base, Call, Metric, MetricId, Scope, Span};
-
-use super::Row;
-use super::column::{self, ColumnError, Columns};
+use super::Row as _;
+use super::cell::row;
 
 /// The columns of `calls/` that hold readings: of each metric of calls, in the order of ids, that of
 /// the call itself and that of its callees.
@@ -40,61 +37,26 @@ fn sanitised(name: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("metric_{name}") }
 }
 
-impl Row for Metric {
-    const PLACE: &'static str = "metrics.parquet";
+row!(Metric, "metrics.parquet", {
+    "metric": id,
+    "name": name,
+    "column": {own_columns},
+    "unit": unit,
+    "base": base,
+    "exponent": exponent,
+    "scope": scope,
+    "span": span,
+});
 
-    fn encode<'a>(metrics: impl Iterator<Item = &'a Metric> + Clone) -> RecordBatch {
-        let metrics = || metrics.clone();
-        let mut names = call_columns(metrics()).into_iter().step_by(2);
-        let columns: Vec<Option<String>> =
-            metrics().map(|metric| if metric.scope == Scope::Call { names.next() } else { None }).collect();
-        let exponents = Int32Array::from_iter_values(metrics().map(|metric| metric.exponent));
-        let bases = metrics().map(|metric| match metric.base {
-            Base::Binary => 2,
-            Base::Decimal => 10,
-        });
-        column::batch([
-            ("metric", column::int32(metrics().map(|metric| metric.id.0)), false),
-            ("name", column::text(metrics().map(|metric| metric.name.as_str())), false),
-            ("column", Arc::new(StringArray::from_iter(columns)), true),
-            ("unit", column::text(metrics().map(|metric| metric.unit.as_str())), false),
-            ("base", column::int32(bases), false),
-            ("exponent", Arc::new(exponents), false),
-            ("scope", column::text(metrics().map(|metric| metric.scope.name())), false),
-            ("span", column::text(metrics().map(|metric| metric.span.name())), false),
-        ])
-    }
-
-    fn decode(columns: &Columns<'_>) -> Result<Vec<Metric>, ColumnError> {
-        let id = columns.int32("metric")?;
-        let name = columns.text("name")?;
-        let unit = columns.text("unit")?;
-        let base = columns.int32("base")?;
-        let exponent = columns.signed32("exponent")?;
-        let scope = columns.words("scope", Scope::from_name)?;
-        let span = columns.words("span", Span::from_name)?;
-        let metric = |row: usize| {
-            let base = match base[row] {
-                2 => Base::Binary,
-                10 => Base::Decimal,
-                other => return Err(ColumnError::Value { column: "base".to_owned(), row, value: other.to_string() }),
-            };
-            Ok(Metric {
-                id: MetricId(id[row]),
-                name: name[row].to_owned(),
-                unit: unit[row].to_owned(),
-                base,
-                exponent: exponent[row],
-                scope: scope[row],
-                span: span[row],
-            })
-        };
-        (0..columns.rows()).map(metric).collect()
-    }
+fn own_columns<'a>(metrics: impl Iterator<Item = &'a Metric> + Clone) -> Vec<Option<String>> {
+    let mut names = call_columns(metrics.clone()).into_iter().step_by(2);
+    metrics.map(|metric| if metric.scope == Scope::Call { names.next() } else { None }).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use rtrace_model::{Base, MetricId, Span};
+
     use super::*;
 
     fn metrics(names: &[&str]) -> Vec<Metric> {

@@ -1,6 +1,6 @@
 //! `profile.parquet`: a row per call path of a location.
 
-use rtrace_model::{Count, PathProfile};
+use rtrace_model::{Count, PathId, PathProfile};
 
 use super::cell::row;
 use super::column::{ColumnError, Columns};
@@ -8,7 +8,8 @@ use super::column::{ColumnError, Columns};
 row!(PathProfile, "profile.parquet", {
     "location": location,
     "path": path,
-    "parent": parent,
+    // 0 stands for none.
+    "parent": parent as [|path| path.parent.unwrap_or(PathId(0)), |id: PathId| (id != PathId(0)).then_some(id)],
     "region": region,
     "calls": calls,
     "timed": timed,
@@ -32,7 +33,7 @@ fn counts(path: &PathProfile, of: fn(&Count) -> u64) -> Vec<u64> {
 }
 
 fn complete(columns: &Columns<'_>, mut paths: Vec<PathProfile>) -> Result<Vec<PathProfile>, ColumnError> {
-    for (path, exclusive) in paths.iter_mut().zip(columns.numbers("counts_exclusive")?) {
+    for (path, exclusive) in paths.iter_mut().zip(columns.lists("counts_exclusive")?) {
         path.counts.truncate(exclusive.len());
         path.counts.iter_mut().zip(exclusive).for_each(|(count, exclusive)| count.exclusive = exclusive);
     }

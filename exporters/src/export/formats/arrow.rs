@@ -100,8 +100,8 @@ impl<'a> ArrowColumns<'a> {
         let columns = with_columns(
             &calls,
             [
-                ("pid", column::int32(batch.iter().map(pid)), false),
-                ("tid", column::int32(batch.iter().map(|call| thread(call).tid)), false),
+                ("pid", column::numbers(batch.iter().map(pid)), false),
+                ("tid", column::numbers(batch.iter().map(|call| thread(call).tid)), false),
                 ("process", dictionary(&threads, &self.processes), false),
                 ("thread", dictionary(&threads, &self.threads), false),
                 ("library", dictionary(&functions, &self.libraries), false),
