@@ -7,6 +7,7 @@
 
 mod consumer;
 mod costs;
+mod definitions;
 mod directory;
 mod error;
 mod export;
@@ -32,6 +33,7 @@ mod writer;
 
 pub use consumer::{Consumer, Delivery};
 pub use costs::{Cost, Costs, Traced};
+pub use definitions::Definitions;
 pub use directory::Owner;
 pub use error::Error;
 pub use export::{Destination, ExportError, ExportFormat, Exported, FORMATS, Selection, export};

@@ -7,41 +7,32 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, Context, CpuSamples, Estimate, Event, EventKind, FoldedPath, Header, Library,
-    LibraryId, Location, LocationId, Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary,
-    Timestamp, Untimed, ValueBatch, ValueColumn, words,
+    Batch, Call, Event, EventKind, FoldedPath, Header, Location, Loss, Process, Reading, RegionId, Sample, Summary,
+    Timestamp, Untimed, ValueBatch, words,
 };
 
+use crate::definitions::Definitions;
 use crate::file::{self, Decoder};
 use crate::manifest::{self, Manifest};
-use crate::schema::{Row, Stream, call_columns};
+use crate::schema::{Row as _, Stream, call_columns};
 use crate::{Error, directory, values};
 
-/// A stored trace.
+/// A stored trace, with its [definitions](Definitions).
 #[derive(Debug)]
 pub struct Trace {
     directory: PathBuf,
     manifest: Manifest,
-    libraries: Vec<Library>,
-    regions: Vec<Region>,
-    processes: Vec<Process>,
-    locations: Vec<Location>,
-    metrics: Vec<Metric>,
-    call_sites: Vec<CallSite>,
-    contexts: Vec<Context>,
-    value_columns: Vec<ValueColumn>,
+    definitions: Definitions,
     /// The segments of each region that has some.
     values: HashMap<RegionId, Vec<PathBuf>>,
     calls: Vec<RowGroup>,
     /// The columns of calls that hold readings.
     readings: Vec<String>,
     events: Vec<RowGroup>,
-    profile: Vec<PathProfile>,
-    estimates: Vec<Estimate>,
-    cpu_samples: Vec<CpuSamples>,
     samples: Vec<RowGroup>,
     warnings: Vec<Warning>,
 }
@@ -86,6 +77,14 @@ impl RowGroup {
     }
 }
 
+impl Deref for Trace {
+    type Target = Definitions;
+
+    fn deref(&self) -> &Definitions {
+        &self.definitions
+    }
+}
+
 impl Trace {
     /// Opens the trace directory `path`.
     ///
@@ -105,42 +104,19 @@ impl Trace {
         let calls = segments.row_groups::<Call>()?;
         let events = segments.row_groups::<Event>()?;
         let samples = segments.row_groups::<Sample>()?;
-        let mut metrics: Vec<Metric> = read_table(path)?;
-        metrics.sort_by_key(|metric| metric.id);
-        let regions: Vec<Region> = read_table(path)?;
-        let value_columns: Vec<ValueColumn> = read_optional_table(path)?;
-        let values = segments.values(&regions, &value_columns)?;
-        let estimates: Vec<Estimate> = read_optional_table(path)?;
-        let mut trace = Trace {
+        let definitions = Definitions::read(path)?;
+        let values = segments.values(&definitions)?;
+        Ok(Trace {
             directory: path.to_owned(),
             manifest,
-            libraries: read_table(path)?,
-            regions,
-            processes: read_table(path)?,
-            locations: read_table(path)?,
-            readings: call_columns(metrics.iter()),
-            metrics,
-            call_sites: read_optional_table(path)?,
-            contexts: read_optional_table(path)?,
-            value_columns,
+            readings: call_columns(definitions.metrics.iter()),
+            definitions,
             values,
             calls,
             events,
-            profile: read_optional_table(path)?,
-            estimates,
-            cpu_samples: read_optional_table(path)?,
             samples,
             warnings,
-        };
-        trace.libraries.sort_by_key(|library| library.id);
-        trace.regions.sort_by_key(|region| region.id);
-        trace.processes.sort_by_key(|process| (process.pid, process.start));
-        trace.locations.sort_by_key(|location| location.id);
-        trace.call_sites.sort_by_key(|site| site.id);
-        trace.contexts.sort_by_key(|context| context.id);
-        trace.value_columns.sort_by_key(|column| (column.region, column.position));
-        trace.profile.sort_by_key(|path| (path.location, path.path));
-        Ok(trace)
+        })
     }
 
     /// The directory.
@@ -177,72 +153,6 @@ impl Trace {
         &self.warnings
     }
 
-    /// All libraries, by id.
-    pub fn libraries(&self) -> &[Library] {
-        &self.libraries
-    }
-
-    /// All regions, by id.
-    pub fn regions(&self) -> &[Region] {
-        &self.regions
-    }
-
-    /// All processes, by pid and start.
-    pub fn processes(&self) -> &[Process] {
-        &self.processes
-    }
-
-    /// All locations, by id.
-    pub fn locations(&self) -> &[Location] {
-        &self.locations
-    }
-
-    /// The calls folded by call path, by location and path. Empty where every call has a record of
-    /// its own; else all calls are here.
-    pub fn profile(&self) -> &[PathProfile] {
-        &self.profile
-    }
-
-    /// The calls without a record, by location and region. Empty without a budget.
-    pub fn estimates(&self) -> &[Estimate] {
-        &self.estimates
-    }
-
-    /// Where CPU time was spent, by process and place. Empty where it was not sampled.
-    pub fn cpu_samples(&self) -> &[CpuSamples] {
-        &self.cpu_samples
-    }
-
-    /// All metrics, by id; those whose scope is the call are in the order of readings.
-    pub fn metrics(&self) -> &[Metric] {
-        &self.metrics
-    }
-
-    /// The call sites, by id.
-    pub fn call_sites(&self) -> &[CallSite] {
-        &self.call_sites
-    }
-
-    /// The contexts, by id. Empty where calls have none.
-    pub fn contexts(&self) -> &[Context] {
-        &self.contexts
-    }
-
-    /// The call site of that id.
-    pub fn call_site(&self, id: CallSiteId) -> Option<&CallSite> {
-        find(&self.call_sites, id, |site| site.id)
-    }
-
-    /// The values that calls have, by region and position. Empty where none were asked for.
-    pub fn value_columns(&self) -> &[ValueColumn] {
-        &self.value_columns
-    }
-
-    /// The values that calls of a region have.
-    pub fn value_columns_of(&self, region: RegionId) -> &[ValueColumn] {
-        values::columns_of(&self.value_columns, region)
-    }
-
     /// The values of the calls of a region, in batches sorted by location and call id.
     ///
     /// # Errors
@@ -261,29 +171,14 @@ impl Trace {
         self.values.get(&region).map_or(&[], Vec::as_slice)
     }
 
-    /// The library of that id.
-    pub fn library(&self, id: LibraryId) -> Option<&Library> {
-        find(&self.libraries, id, |library| library.id)
-    }
-
-    /// The region of that id.
-    pub fn region(&self, id: RegionId) -> Option<&Region> {
-        find(&self.regions, id, |region| region.id)
-    }
-
-    /// The location of that id.
-    pub fn location(&self, id: LocationId) -> Option<&Location> {
-        find(&self.locations, id, |location| location.id)
-    }
-
     /// The process that a location belongs to: the last of its pid that began before it, or else the first of its pid.
     /// The start of a process may be known a little less exactly than that of its threads.
     pub fn process_of(&self, location: &Location) -> Option<&Process> {
         let after =
-            self.processes.partition_point(|process| (process.pid, process.start) <= (location.pid, location.start));
+            self.processes().partition_point(|process| (process.pid, process.start) <= (location.pid, location.start));
         let is_meant = |process: &&Process| process.pid == location.pid;
-        let before = after.checked_sub(1).and_then(|place| self.processes.get(place)).filter(is_meant);
-        before.or_else(|| self.processes.get(after).filter(is_meant))
+        let before = after.checked_sub(1).and_then(|place| self.processes().get(place)).filter(is_meant);
+        before.or_else(|| self.processes().get(after).filter(is_meant))
     }
 
     /// The calls in batches of at most some 100,000, batches roughly in the order in which calls
@@ -321,7 +216,7 @@ impl Trace {
     /// paths; and where they are not what is in `calls/`, as another program has changed that.
     pub fn folded(&self) -> Option<Vec<FoldedPath>> {
         let path = self.directory.join(FoldedPath::PLACE);
-        if self.manifest.status != manifest::StoredStatus::Finished || !self.profile.is_empty() || !path.exists() {
+        if self.manifest.status != manifest::StoredStatus::Finished || !self.profile().is_empty() || !path.exists() {
             return None;
         }
         // What cannot be read is in the calls, too.
@@ -386,20 +281,6 @@ impl Trace {
     }
 }
 
-/// The row of that key in rows sorted by it.
-pub(crate) fn find<T, K: Ord>(rows: &[T], key: K, key_of: impl Fn(&T) -> K) -> Option<&T> {
-    rows.binary_search_by_key(&key, key_of).ok().map(|place| &rows[place])
-}
-
-fn read_table<T: Row>(directory: &Path) -> Result<Vec<T>, Error> {
-    Decoder::open(&directory.join(T::PLACE))?.read_all()
-}
-
-/// The rows of a file that only some recordings have.
-fn read_optional_table<T: Row>(directory: &Path) -> Result<Vec<T>, Error> {
-    if directory.join(T::PLACE).exists() { read_table(directory) } else { Ok(Vec::new()) }
-}
-
 fn read_groups<T: Stream>(groups: &[RowGroup]) -> impl DoubleEndedIterator<Item = Result<Vec<T>, Error>> {
     groups.iter().map(|group| Decoder::open(&group.segment)?.read(vec![group.index]))
 }
@@ -421,14 +302,10 @@ impl SegmentFinder<'_> {
     }
 
     /// The segments with the values of each region. Of a finished trace, they are opened when they are needed.
-    fn values(
-        &mut self,
-        regions: &[Region],
-        columns: &[ValueColumn],
-    ) -> Result<HashMap<RegionId, Vec<PathBuf>>, Error> {
-        let has_values: HashSet<RegionId> = columns.iter().map(|column| column.region).collect();
+    fn values(&mut self, definitions: &Definitions) -> Result<HashMap<RegionId, Vec<PathBuf>>, Error> {
+        let has_values: HashSet<RegionId> = definitions.value_columns.iter().map(|column| column.region).collect();
         let mut found = HashMap::new();
-        for region in regions.iter().filter(|region| has_values.contains(&region.id)) {
+        for region in definitions.regions.iter().filter(|region| has_values.contains(&region.id)) {
             let folder = values::folder_of(self.directory, region);
             if !folder.exists() {
                 continue;

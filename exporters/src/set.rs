@@ -7,31 +7,34 @@
 //!
 //! A directory that is a trace itself is a set of one, with the ids that it has.
 
-mod definitions;
+mod merged;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, ClockAnchor, Context, ContextId, CpuSamples, Estimate, Event, EventKind,
-    FoldedPath, Header, Library, LibraryId, Location, LocationId, Loss, Metric, PathProfile, Process, Region, RegionId,
-    ReturnSites, Sample, Summary, Timestamp, Untimed, ValueColumn,
+    Batch, Call, CallSiteId, ClockAnchor, ContextId, CpuSamples, Estimate, Event, EventKind, FoldedPath, Header,
+    Library, Location, LocationId, Loss, Process, RegionId, ReturnSites, Sample, Summary, Timestamp, Untimed,
 };
 
+use crate::definitions::{Definitions, find};
 use crate::parallel::in_order;
-use crate::reader::find;
 use crate::values;
 use crate::{Error, Trace, Warning};
 
-use self::definitions::Definitions;
+use self::merged::Merged;
 
-/// One trace directory, or several below one directory, as one trace.
+/// One trace directory, or several below one directory, as one trace, with the [definitions](Definitions) of all.
 #[derive(Debug)]
 pub struct TraceSet {
     parts: Vec<SetMember>,
     definitions: Definitions,
+    /// Names that functions of several libraries have.
+    ambiguous: HashSet<String>,
     header: Header,
     summary: Option<Summary>,
     warnings: Vec<Warning>,
@@ -51,6 +54,14 @@ struct SetMember {
     call_sites: HashMap<CallSiteId, CallSiteId>,
     /// Its contexts in the set.
     contexts: HashMap<ContextId, ContextId>,
+}
+
+impl Deref for TraceSet {
+    type Target = Definitions;
+
+    fn deref(&self) -> &Definitions {
+        &self.definitions
+    }
 }
 
 impl TraceSet {
@@ -75,14 +86,14 @@ impl TraceSet {
     /// The traces as one; there is at least one.
     fn of(traces: Vec<Trace>) -> TraceSet {
         let shifts = shifts(traces.iter().map(Trace::header));
-        let mut definitions = Definitions::default();
+        let mut merged = Merged::default();
         let parts: Vec<SetMember> =
-            traces.into_iter().zip(shifts).map(|(trace, shift)| definitions.take_in(trace, shift)).collect();
-        definitions.sort();
+            traces.into_iter().zip(shifts).map(|(trace, shift)| merged.take_in(trace, shift)).collect();
+        let (definitions, ambiguous) = merged.finish(&parts);
         let header = header(&parts);
         let summary = summary(&parts);
         let warnings = parts.iter().flat_map(|part| part.trace.warnings().iter().cloned()).collect();
-        TraceSet { parts, definitions, header, summary, warnings }
+        TraceSet { parts, definitions, ambiguous, header, summary, warnings }
     }
 
     /// The traces of which the set is made, with the ids and times that each has.
@@ -111,60 +122,14 @@ impl TraceSet {
         &self.warnings
     }
 
-    /// All libraries, by id.
-    pub fn libraries(&self) -> &[Library] {
-        &self.definitions.libraries
-    }
-
-    /// All regions, by id. How exits were seen is that of the first trace that has the region.
-    pub fn regions(&self) -> &[Region] {
-        &self.definitions.regions
-    }
-
-    /// All processes, by pid and start. Machines may use the same process id.
-    pub fn processes(&self) -> &[Process] {
-        &self.definitions.processes
-    }
-
-    /// All locations, by id.
-    pub fn locations(&self) -> &[Location] {
-        &self.definitions.locations
-    }
-
-    /// The library of that id.
-    pub fn library(&self, id: LibraryId) -> Option<&Library> {
-        find(self.libraries(), id, |library| library.id)
-    }
-
-    /// The region of that id.
-    pub fn region(&self, id: RegionId) -> Option<&Region> {
-        find(self.regions(), id, |region| region.id)
-    }
-
     /// A function's name where its library is not told beside it: with that, if functions of others have the name, too.
     pub fn function(&self, id: RegionId) -> Option<Cow<'_, str>> {
         let region = self.region(id)?;
-        if !self.definitions.ambiguous.contains(&region.name) {
+        if !self.ambiguous.contains(&region.name) {
             return Some(Cow::Borrowed(&region.name));
         }
         let library = self.library(region.library).map_or("not defined", Library::name);
         Some(Cow::Owned(format!("{} [{library}]", region.name)))
-    }
-
-    /// The location of that id.
-    pub fn location(&self, id: LocationId) -> Option<&Location> {
-        find(self.locations(), id, |location| location.id)
-    }
-
-    /// The values that calls have, by region and position. Where several traces have the function, the columns of all,
-    /// by name; of columns of one name the first decides.
-    pub fn value_columns(&self) -> &[ValueColumn] {
-        &self.definitions.value_columns
-    }
-
-    /// The values that calls of a region have.
-    pub fn value_columns_of(&self, region: RegionId) -> &[ValueColumn] {
-        values::columns_of(self.value_columns(), region)
     }
 
     /// How many calls of a region have values, and of each of [its columns](TraceSet::value_columns_of) how many of
@@ -206,26 +171,6 @@ impl TraceSet {
     /// The ids of the regions of one of the traces, each with that of the set.
     pub(crate) fn regions_of(&self, place: usize) -> impl Iterator<Item = (RegionId, RegionId)> {
         self.parts[place].regions.iter().map(|(&own, &id)| (own, id))
-    }
-
-    /// All call sites, by id.
-    pub fn call_sites(&self) -> &[CallSite] {
-        &self.definitions.call_sites
-    }
-
-    /// The call site of that id.
-    pub fn call_site(&self, id: CallSiteId) -> Option<&CallSite> {
-        find(self.call_sites(), id, |site| site.id)
-    }
-
-    /// All contexts, by id. Empty where calls have none.
-    pub fn contexts(&self) -> &[Context] {
-        &self.definitions.contexts
-    }
-
-    /// The context of that id.
-    pub fn context(&self, id: ContextId) -> Option<&Context> {
-        find(self.contexts(), id, |context| context.id)
     }
 
     /// The process that a location belongs to.
@@ -318,16 +263,6 @@ impl TraceSet {
         self.parts.iter().flat_map(move |part| part.trace.events().map(move |events| Ok(adapted(part, events?))))
     }
 
-    /// All metrics, by id, where all traces have the same; else none, and calls have no readings.
-    pub fn metrics(&self) -> &[Metric] {
-        match self.parts.split_first() {
-            Some((first, others)) if others.iter().all(|part| part.trace.metrics() == first.trace.metrics()) => {
-                first.trace.metrics()
-            }
-            _ => &[],
-        }
-    }
-
     fn is_counted(&self) -> bool {
         !self.metrics().is_empty()
     }
@@ -346,26 +281,6 @@ impl TraceSet {
         };
         let part = self.parts.get(place).filter(|_| has_metrics);
         part.into_iter().flat_map(move |part| part.trace.samples().map(move |samples| Ok(shifted(part, samples?))))
-    }
-
-    /// The call-path profile, by location and path; empty where calls were not folded.
-    pub fn profile(&self) -> &[PathProfile] {
-        &self.definitions.profile
-    }
-
-    /// The calls without a record, trace after trace.
-    pub fn estimates(&self) -> impl Iterator<Item = Estimate> {
-        self.parts.iter().flat_map(|part| part.trace.estimates().iter().map(|estimate| part.estimate(*estimate)))
-    }
-
-    /// Where CPU time was spent, trace after trace. Empty where it was not sampled.
-    pub fn cpu_samples(&self) -> impl Iterator<Item = CpuSamples> {
-        let in_set = |part: &SetMember, of: CpuSamples| CpuSamples {
-            call_site: part.call_site(of.call_site),
-            context: part.context(of.context),
-            ..of
-        };
-        self.parts.iter().flat_map(move |part| part.trace.cpu_samples().iter().map(move |&of| in_set(part, of)))
     }
 
     /// What is known to be missing, of all traces.
@@ -468,6 +383,11 @@ impl SetMember {
     fn estimate(&self, estimate: Estimate) -> Estimate {
         let location = self.location(estimate.location);
         Estimate { location, region: self.region(estimate.region), ..estimate }
+    }
+
+    fn samples(&self, samples: CpuSamples) -> CpuSamples {
+        let (call_site, context) = (self.call_site(samples.call_site), self.context(samples.context));
+        CpuSamples { call_site, context, ..samples }
     }
 
     fn batch(&self, mut batch: Batch, is_counted: bool) -> Batch {

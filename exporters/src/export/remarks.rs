@@ -41,7 +41,7 @@ pub(super) fn remarks(source: &Excerpt<'_>) -> Result<Vec<(&'static str, String)
     }
     for estimate in source.estimates() {
         let function = source.function_alone(estimate.region);
-        let Estimate { counted, location, .. } = estimate;
+        let &Estimate { counted, location, .. } = estimate;
         let text = format!(
             "calls of {function} on location {} that are not in here: {counted} counted, {}",
             location.0,

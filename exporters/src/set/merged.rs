@@ -10,19 +10,11 @@ use rtrace_model::{
 
 use super::SetMember;
 use crate::Trace;
+use crate::definitions::Definitions;
 
 #[derive(Debug, Default)]
-pub(super) struct Definitions {
-    pub(super) libraries: Vec<Library>,
-    pub(super) regions: Vec<Region>,
-    pub(super) processes: Vec<Process>,
-    pub(super) locations: Vec<Location>,
-    pub(super) profile: Vec<PathProfile>,
-    pub(super) call_sites: Vec<CallSite>,
-    pub(super) contexts: Vec<Context>,
-    pub(super) value_columns: Vec<ValueColumn>,
-    /// Names that functions of several libraries have.
-    pub(super) ambiguous: HashSet<String>,
+pub(super) struct Merged {
+    all: Definitions,
     /// The names of the columns of each region.
     value_names: HashMap<RegionId, HashSet<String>>,
     /// Libraries of the set by what makes them one; one trace may have that several times.
@@ -58,11 +50,11 @@ impl LibraryIdentity {
     }
 }
 
-impl Definitions {
+impl Merged {
     /// Adds the definitions of a trace whose times are `shift` nanoseconds too early. The first
     /// trace keeps its ids.
     pub(super) fn take_in(&mut self, trace: Trace, shift: u64) -> SetMember {
-        let locations_before = self.locations.last().map_or(0, |last| last.id.0);
+        let locations_before = self.all.locations.last().map_or(0, |last| last.id.0);
         let (regions, call_sites, contexts) = (Default::default(), Default::default(), Default::default());
         let mut part = SetMember { trace, shift, locations_before, regions, call_sites, contexts };
         let host = &part.trace.header().host;
@@ -92,22 +84,24 @@ impl Definitions {
         for column in part.trace.value_columns() {
             self.value_column(ValueColumn { region: part.region(column.region), ..column.clone() });
         }
-        self.processes.extend(part.trace.processes().iter().map(|process| Process {
+        self.all.processes.extend(part.trace.processes().iter().map(|process| Process {
             start: part.time(process.start),
             end: process.end.map(|end| part.time(end)),
             ..process.clone()
         }));
-        self.locations.extend(part.trace.locations().iter().map(|location| Location {
+        self.all.locations.extend(part.trace.locations().iter().map(|location| Location {
             id: LocationId(location.id.0.saturating_add(locations_before)),
             start: part.time(location.start),
             end: location.end.map(|end| part.time(end)),
             ..location.clone()
         }));
-        self.profile.extend(part.trace.profile().iter().map(|path| PathProfile {
+        self.all.profile.extend(part.trace.profile().iter().map(|path| PathProfile {
             location: LocationId(path.location.0.saturating_add(locations_before)),
             region: part.region(path.region),
             ..path.clone()
         }));
+        self.all.estimates.extend(part.trace.estimates().iter().map(|&estimate| part.estimate(estimate)));
+        self.all.cpu_samples.extend(part.trace.cpu_samples().iter().map(|&samples| part.samples(samples)));
         part
     }
 
@@ -116,9 +110,9 @@ impl Definitions {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
                 // Ids of one trace are in order, so the first keeps its own.
-                let next = self.libraries.last().map_or(0, |last| last.id.0 + 1);
+                let next = self.all.libraries.last().map_or(0, |last| last.id.0 + 1);
                 let id = LibraryId(next.max(library.id.0));
-                self.libraries.push(Library { id, ..library.clone() });
+                self.all.libraries.push(Library { id, ..library.clone() });
                 *new.insert(id)
             }
         }
@@ -126,21 +120,21 @@ impl Definitions {
 
     /// An address without a file is another one in each process.
     fn call_site(&mut self, site: &CallSite) -> CallSiteId {
-        let next = CallSiteId(self.call_sites.last().map_or(0, |last| last.id.0 + 1).max(site.id.0));
+        let next = CallSiteId(self.all.call_sites.last().map_or(0, |last| last.id.0 + 1).max(site.id.0));
         let what = CallSite { id: CallSiteId::default(), ..site.clone() };
         let id = if what.file.is_some() { *self.known_sites.entry(what).or_insert(next) } else { next };
         if id == next {
-            self.call_sites.push(CallSite { id, ..site.clone() });
+            self.all.call_sites.push(CallSite { id, ..site.clone() });
         }
         id
     }
 
     fn context(&mut self, context: Context) -> ContextId {
-        let next = ContextId(self.contexts.last().map_or(0, |last| last.id.0 + 1).max(context.id.0));
+        let next = ContextId(self.all.contexts.last().map_or(0, |last| last.id.0 + 1).max(context.id.0));
         let what = (context.sites.clone(), context.ending);
         let id = *self.known_contexts.entry(what).or_insert(next);
         if id == next {
-            self.contexts.push(Context { id, ..context });
+            self.all.contexts.push(Context { id, ..context });
         }
         id
     }
@@ -149,7 +143,7 @@ impl Definitions {
         let names = self.value_names.entry(column.region).or_default();
         let position = names.len() as u32;
         if names.insert(column.name.clone()) {
-            self.value_columns.push(ValueColumn { position, ..column });
+            self.all.value_columns.push(ValueColumn { position, ..column });
         }
     }
 
@@ -157,25 +151,32 @@ impl Definitions {
         match self.places.entry((library, region.file_offset, copy)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
-                let next = self.regions.last().map_or(0, |last| last.id.0 + 1);
+                let next = self.all.regions.last().map_or(0, |last| last.id.0 + 1);
                 let id = RegionId(next.max(region.id.0));
-                self.regions.push(Region { id, library, ..region.clone() });
+                self.all.regions.push(Region { id, library, ..region.clone() });
                 *new.insert(id)
             }
         }
     }
 
-    /// Puts what has no ids of its own into its order, and tells libraries of several traces apart.
-    pub(super) fn sort(&mut self) {
-        name_apart(&mut self.libraries);
-        let Definitions { regions, ambiguous, .. } = self;
+    /// All definitions, with libraries of several traces told apart, and the names that functions of several libraries
+    /// have.
+    pub(super) fn finish(self, parts: &[SetMember]) -> (Definitions, HashSet<String>) {
+        let mut all = self.all;
+        name_apart(&mut all.libraries);
+        let mut ambiguous = HashSet::new();
         let mut libraries: HashMap<&str, LibraryId> = HashMap::new();
-        for Region { name, library, .. } in &*regions {
+        for Region { name, library, .. } in &all.regions {
             if libraries.entry(name).or_insert(*library) != library {
                 ambiguous.insert(name.clone());
             }
         }
-        self.processes.sort_by_key(|process| (process.pid, process.start));
-        self.value_columns.sort_by_key(|column| (column.region, column.position));
+        let mut metrics = parts.iter().map(|part| part.trace.metrics());
+        let first = metrics.next().unwrap_or_default();
+        if metrics.all(|of_part| of_part == first) {
+            all.metrics = first.to_vec();
+        }
+        all.sort();
+        (all, ambiguous)
     }
 }

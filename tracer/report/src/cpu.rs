@@ -140,7 +140,7 @@ pub(super) fn sum_up(trace: &TraceSet, options: &Options) -> Result<SummedRows, 
     if histogram.is_some() || *memory || part.is_some() || min.is_some() {
         return Err(Error::SamplesAreWhole);
     }
-    if trace.cpu_samples().next().is_none() {
+    if trace.cpu_samples().is_empty() {
         return Err(Error::NoCpuSamples);
     }
     let shares = reading::read(trace, Need::Paths, &mut [])?;
@@ -190,7 +190,7 @@ fn rate(trace: &TraceSet) -> Option<u32> {
 
 /// In which libraries CPU time was spent, where it was sampled.
 pub(super) fn note(trace: &TraceSet) -> Option<Note> {
-    trace.cpu_samples().next()?;
+    trace.cpu_samples().first()?;
     let sums = CpuSums::new(trace);
     let mut libraries: BTreeMap<&str, u64> = BTreeMap::new();
     for ((library, _), of) in &sums.functions {

@@ -65,7 +65,7 @@ impl<'a> Groups<'a> {
     }
 
     /// Adds calls without a record, of which the callers are not known.
-    pub(super) fn add_estimates(&mut self, estimates: impl Iterator<Item = Estimate>) {
+    pub(super) fn add_estimates(&mut self, estimates: &[Estimate]) {
         if !self.are_all {
             return;
         }
@@ -73,7 +73,7 @@ impl<'a> Groups<'a> {
             let (region, location) = (estimate.region, estimate.location);
             let path = FoldedPath::from(PathProfile { region, location, ..PathProfile::default() });
             let key = self.grouping.key(Visited::Path(&path), &Caller::Lost(&[]));
-            self.groups.entry(key).or_default().add_estimate(&estimate);
+            self.groups.entry(key).or_default().add_estimate(estimate);
         }
     }
 

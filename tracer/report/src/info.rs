@@ -167,13 +167,13 @@ impl Info {
         }
         let bytes = size_of(directory);
         let slowdown = Slowdown::of(&trace)?;
-        let sum = |of: fn(&Estimate) -> u64| trace.estimates().map(|estimate| of(&estimate)).sum();
+        let sum = |of: fn(&Estimate) -> u64| trace.estimates().iter().map(of).sum();
         Ok(Info {
             recordings: trace.traces().map(RecordingInfo::of).collect(),
             calls,
             counted: sum(|estimate| estimate.counted),
             outside: trace.summary().map_or(0, |summary| summary.outside),
-            missed: trace.estimates().next().map(|_| Missed::of(trace.estimates())),
+            missed: trace.estimates().first().map(|_| Missed::of(trace.estimates().iter().copied())),
             duration_ns: duration(&trace),
             processes: processes(&trace),
             threads: trace.locations().len(),

@@ -76,7 +76,7 @@ fn window(trace: &TraceSet) -> Option<String> {
 
 /// Which counts are exact and which are not, where a budget left calls without a record.
 fn without_record(trace: &TraceSet, is_part: bool) -> Option<String> {
-    let regions: BTreeSet<_> = trace.estimates().map(|estimate| estimate.region).collect();
+    let regions: BTreeSet<_> = trace.estimates().iter().map(|estimate| estimate.region).collect();
     let said = match is_part {
         true => "calls without a record are not here, as they have no time",
         false => "calls and counted are exact, further calls are estimated",

@@ -168,7 +168,7 @@ fn define(trace: &TraceSet, (from, to): (Timestamp, Timestamp), sink: &mut dyn S
     trace.value_columns().iter().try_for_each(|column| sink.define(&Definition::ValueColumn(column.clone())))?;
     trace.call_sites().iter().try_for_each(|site| sink.define(&Definition::CallSite(site.clone())))?;
     trace.contexts().iter().try_for_each(|context| sink.define(&Definition::Context(context.clone())))?;
-    trace.cpu_samples().try_for_each(|samples| sink.define(&Definition::CpuSamples(samples)))?;
+    trace.cpu_samples().iter().try_for_each(|&samples| sink.define(&Definition::CpuSamples(samples)))?;
     trace.locations().iter().try_for_each(|location| sink.define(&Definition::Location(location.clone())))?;
     for events in trace.events() {
         for event in events?.iter().filter(|event| is_told(event, from, to)) {
