@@ -348,7 +348,7 @@ fn row_groups<T: Stream>(segment: &Path) -> Result<Vec<RowGroup>, Error> {
 }
 
 /// The segments in a folder, in their order; temporary files are none.
-fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut segments = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("open", folder))? {
         let path = entry.map_err(Error::io("read", folder))?.path();

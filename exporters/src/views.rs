@@ -10,18 +10,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use arrow_schema::{DataType, Field};
-use rtrace_model::{
-    Call, CallSite, Estimate, Event, FoldedPath, Library, Location, Metric, PathProfile, Process, Region, Sample,
-    ValueColumn,
-};
-
-use crate::schema::{Row, call_columns};
+use crate::reader::list;
 use crate::values::{self, folder_name, names};
 use crate::{Error, Trace, TraceSet};
 
-/// The views that join, in the order in which they build on each other; `{…}` is put in by [`views`].
-const JOINED: &str = include_str!("views.sql");
+/// The views in the order in which they build on each other; `{…}` is put in by [`views`], and by the Python package.
+const VIEWS: &str = include_str!("../../python/rtrace/views.sql");
 
 /// The columns of the view `calls` in front of what was counted, by which values must not be called.
 const OF_CALLS: [&str; 24] = [
@@ -57,29 +51,29 @@ const OF_CALLS: [&str; 24] = [
 /// A directory is not there any more, or its path is no text.
 pub fn views(set: &TraceSet) -> Result<String, Error> {
     let traces = set.traces().map(Member::new).collect::<Result<Vec<_>, Error>>()?;
-    let mut sql = String::from(
-        "-- Views of a trace for DuckDB, made by `rtrace info --sql`. docs/recipes.md uses them, SCHEMA.md says what\n\
-         -- columns mean. They read the trace where it was when they were made.\n",
-    );
-    define_traces(set, &traces, &mut sql);
-    define::<Call>("_calls", &traces, &mut sql);
-    define::<Region>("_regions", &traces, &mut sql);
-    define::<Library>("_libraries", &traces, &mut sql);
-    define::<Process>("_processes", &traces, &mut sql);
-    define::<Location>("_locations", &traces, &mut sql);
-    define::<CallSite>("_call_sites", &traces, &mut sql);
-    define::<Metric>("metrics", &traces, &mut sql);
-    define::<Event>("events", &traces, &mut sql);
-    define::<Sample>("_samples", &traces, &mut sql);
-    define::<Estimate>("_estimates", &traces, &mut sql);
-    define::<PathProfile>("_profile", &traces, &mut sql);
-    define::<FoldedPath>("_folded", &traces, &mut sql);
-    define::<ValueColumn>("value_columns", &traces, &mut sql);
-    let counted: Vec<String> = counted(set).iter().map(|name| format!(", {}", counted_as(name))).collect();
     let begin = set.header().begin.monotonic.0;
-    sql.push_str(&JOINED.replace("{counted}", &counted.concat()).replace("{begin}", &begin.to_string()));
+    let mut parts = VIEWS.split(['{', '}']);
+    let mut sql = parts.next().unwrap_or_default().to_owned();
+    while let (Some(place), Some(rest)) = (parts.next(), parts.next()) {
+        match place {
+            "traces" => sql += &rows_of_traces(set, &traces),
+            "begin" => sql += &begin.to_string(),
+            place => {
+                for (number, member) in traces.iter().enumerate() {
+                    if let Some(files) = member.files(place) {
+                        let _ = write!(sql, "\n  UNION ALL BY NAME {}", select(number, &files));
+                    }
+                }
+            }
+        }
+        sql += rest;
+    }
     define_values(&traces, &mut sql);
     Ok(sql)
+}
+
+fn select(trace: usize, files: &str) -> String {
+    format!("SELECT {trace}::INTEGER AS trace, * FROM read_parquet({files}, union_by_name = true)")
 }
 
 /// One of the traces.
@@ -100,20 +94,11 @@ impl Member<'_> {
     /// The pattern that a file of this trace matches, or the segments in a folder; none if there is none.
     fn files(&self, place: &str) -> Option<String> {
         let path = Path::new(&self.path).join(place);
-        let is_there = if place.ends_with(".parquet") { path.is_file() } else { has_segments(&path) };
+        let is_there =
+            if place.ends_with(".parquet") { path.is_file() } else { list(&path).is_ok_and(|found| !found.is_empty()) };
         let all = if place.ends_with(".parquet") { "" } else { "/*.parquet" };
         is_there.then(|| text(&format!("{}{all}", without_wildcards(&format!("{}/{place}", self.path)))))
     }
-}
-
-/// Whether there is a complete segment in a folder.
-fn has_segments(folder: &Path) -> bool {
-    let is_segment = |entry: fs::DirEntry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.ends_with(".parquet") && !name.starts_with('.')
-    };
-    fs::read_dir(folder).is_ok_and(|entries| entries.filter_map(Result::ok).any(is_segment))
 }
 
 /// A path as DuckDB's patterns of files have it.
@@ -132,7 +117,7 @@ fn name(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn define_traces(set: &TraceSet, traces: &[Member<'_>], sql: &mut String) {
+fn rows_of_traces(set: &TraceSet, traces: &[Member<'_>]) -> String {
     let mut rows = Vec::new();
     for (place, (member, shift)) in traces.iter().zip(set.shifts()).enumerate() {
         let header = member.trace.header();
@@ -147,69 +132,7 @@ fn define_traces(set: &TraceSet, traces: &[Member<'_>], sql: &mut String) {
             header.begin.realtime_ns,
         ));
     }
-    let _ = writeln!(
-        sql,
-        "\n-- A row per recording; `shift_ns` leads from its clock to the one that all share.\n\
-         CREATE OR REPLACE VIEW traces AS SELECT trace::INTEGER AS trace, directory, rank::INTEGER AS rank, host, command,\n  \
-         begin_ns::BIGINT AS begin_ns, begin_realtime_ns::BIGINT AS begin_realtime_ns, shift_ns::BIGINT AS shift_ns\n\
-         FROM (VALUES\n{}\n) AS t(trace, directory, rank, host, command, begin_ns, begin_realtime_ns, shift_ns);\n",
-        rows.join(",\n"),
-    );
-}
-
-/// A view of all files of that kind, with the columns that this version knows, and those that a file has beside them.
-fn define<R: Row>(view: &str, traces: &[Member<'_>], sql: &mut String) {
-    let empty = R::encode(std::iter::empty());
-    let column =
-        |field: &std::sync::Arc<Field>| format!("NULL::{} AS {}", type_of(field.data_type()), name(field.name()));
-    let columns: Vec<String> = empty.schema().fields().iter().map(column).collect();
-    let _ = write!(
-        sql,
-        "CREATE OR REPLACE VIEW {view} AS SELECT NULL::INTEGER AS trace, {} WHERE false",
-        columns.join(", ")
-    );
-    for (place, member) in traces.iter().enumerate() {
-        if let Some(files) = member.files(R::PLACE) {
-            let _ = write!(
-                sql,
-                "\n  UNION ALL BY NAME SELECT {place}::INTEGER AS trace, * FROM read_parquet({files}, union_by_name = true)"
-            );
-        }
-    }
-    sql.push_str(";\n");
-}
-
-/// The type as SQL names it.
-fn type_of(of: &DataType) -> String {
-    match of {
-        DataType::Int32 => "INTEGER".to_owned(),
-        DataType::Int64 => "BIGINT".to_owned(),
-        DataType::Float64 => "DOUBLE".to_owned(),
-        DataType::Boolean => "BOOLEAN".to_owned(),
-        DataType::List(item) => format!("{}[]", type_of(item.data_type())),
-        DataType::Struct(fields) => {
-            let field =
-                |field: &std::sync::Arc<Field>| format!("{} {}", name(field.name()), type_of(field.data_type()));
-            format!("STRUCT({})", fields.iter().map(field).collect::<Vec<_>>().join(", "))
-        }
-        // Texts, some of them in dictionaries.
-        _ => "VARCHAR".to_owned(),
-    }
-}
-
-/// The columns of what was counted on calls, in any of the traces.
-fn counted(set: &TraceSet) -> Vec<String> {
-    let mut columns: Vec<String> = Vec::new();
-    for trace in set.traces().filter(|trace| trace.recorded_calls() > 0) {
-        let further = call_columns(trace.metrics().iter());
-        columns.extend(further.into_iter().filter(|name| !columns.contains(name)).collect::<Vec<_>>());
-    }
-    columns
-}
-
-/// Such a column in `calls`: with as many `_` behind it as tell it from the others.
-fn counted_as(column: &str) -> String {
-    format!("c.{} AS {}", name(column), name(&told_apart(column, &OF_CALLS.map(str::to_owned).into())))
+    rows.join(",\n")
 }
 
 /// The name with as many `_` behind it as tell it from those that are taken; DuckDB ignores case.
@@ -245,7 +168,7 @@ fn define_values(traces: &[Member<'_>], sql: &mut String) {
             });
             let (_, all, parts) = &mut functions[known];
             all.extend(names(columns).into_iter().filter(|name| !all.contains(name)).collect::<Vec<_>>());
-            parts.push(format!("SELECT {place}::INTEGER AS trace, * FROM read_parquet({files}, union_by_name = true)"));
+            parts.push(select(place, &files));
         }
     }
     let mut taken_views = HashSet::new();
@@ -271,9 +194,14 @@ fn define_values(traces: &[Member<'_>], sql: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
+    use arrow_schema::{DataType, Field, SchemaRef};
+    use rtrace_model::{
+        Call, CallSite, Estimate, Event, FoldedPath, Library, Location, Metric, PathProfile, Process, Region, Sample,
+        ValueColumn,
+    };
 
     use super::*;
+    use crate::schema::Row as _;
 
     #[test]
     fn names_and_paths_stay_what_they_are() {
@@ -282,15 +210,52 @@ mod tests {
         assert_eq!(without_wildcards("/a[1]*/b?"), "/a[[]1][*]/b[?]");
         let taken = HashSet::from(["call".to_owned(), "call_".to_owned()]);
         assert_eq!(told_apart("CALL", &taken), "CALL__");
-        assert_eq!(counted_as("rank"), "c.\"rank\" AS \"rank_\"");
     }
 
     #[test]
-    fn types_are_those_of_sql() {
-        let regions = Region::encode(std::iter::empty()).schema();
-        let symbols = regions.field_with_name("symbols").unwrap().data_type().clone();
-        assert_eq!(type_of(&symbols), "STRUCT(\"symbol\" VARCHAR, \"version\" VARCHAR)[]");
-        let calls = Call::encode(std::iter::empty()).schema();
-        assert_eq!(type_of(calls.field_with_name("ending").unwrap().data_type()), "VARCHAR");
+    fn tables_without_a_file_have_the_columns_of_the_files() {
+        let views =
+            VIEWS.split_whitespace().collect::<Vec<_>>().join(" ").replace("STRUCT( ", "STRUCT(").replace('"', "");
+        let mut places = vec!["traces", "begin", "begin"];
+        let mut check = |place, schema: SchemaRef| {
+            let columns: Vec<String> = schema.fields().iter().map(|field| column(field)).collect();
+            let empty = format!("NULL::STRUCT({})) WHERE false{{{place}}};", columns.join(", "));
+            assert!(views.contains(&empty), "views.sql lacks {empty}");
+            places.push(place);
+        };
+        check(Call::PLACE, Call::encode([].iter()).schema());
+        check(Region::PLACE, Region::encode([].iter()).schema());
+        check(Library::PLACE, Library::encode([].iter()).schema());
+        check(Process::PLACE, Process::encode([].iter()).schema());
+        check(Location::PLACE, Location::encode([].iter()).schema());
+        check(CallSite::PLACE, CallSite::encode([].iter()).schema());
+        check(Metric::PLACE, Metric::encode([].iter()).schema());
+        check(Event::PLACE, Event::encode([].iter()).schema());
+        check(Sample::PLACE, Sample::encode([].iter()).schema());
+        check(Estimate::PLACE, Estimate::encode([].iter()).schema());
+        check(PathProfile::PLACE, PathProfile::encode([].iter()).schema());
+        check(FoldedPath::PLACE, FoldedPath::encode([].iter()).schema());
+        check(ValueColumn::PLACE, ValueColumn::encode([].iter()).schema());
+        assert_eq!(VIEWS.matches('{').count(), places.len(), "views.sql has other places: {places:?}");
+    }
+
+    fn column(field: &Field) -> String {
+        format!("{} {}", field.name(), type_of(field.data_type()))
+    }
+
+    /// The type as SQL names it.
+    fn type_of(of: &DataType) -> String {
+        match of {
+            DataType::Int32 => "INTEGER".to_owned(),
+            DataType::Int64 => "BIGINT".to_owned(),
+            DataType::Float64 => "DOUBLE".to_owned(),
+            DataType::Boolean => "BOOLEAN".to_owned(),
+            DataType::List(item) => format!("{}[]", type_of(item.data_type())),
+            DataType::Struct(fields) => {
+                format!("STRUCT({})", fields.iter().map(|field| column(field)).collect::<Vec<_>>().join(", "))
+            }
+            // Texts, some of them in dictionaries.
+            _ => "VARCHAR".to_owned(),
+        }
     }
 }

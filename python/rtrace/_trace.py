@@ -1,36 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A trace, or several as one: the files of each, joined, with a column that tells them apart."""
+"""A trace, or several as one: queries of its SQL views."""
 
 import json
 import os
 import subprocess
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
-from . import _join
+from . import _views
 from ._frames import converted
 
 #: The version of the directory that this package reads.
 SCHEMA = 2
 
-#: Columns of `calls/` that every trace has, or that a newer one has.
-STORED = {
-    "location": pa.int32(),
-    "call": pa.int64(),
-    "parent": pa.int64(),
-    "depth": pa.int32(),
-    "start_ns": pa.int64(),
-    "duration_ns": pa.int64(),
-    "child_ns": pa.int64(),
-    "ending": pa.dictionary(pa.int8(), pa.string()),
-    "call_site": pa.int32(),
-    "region": pa.int32(),
-}
+#: The texts of calls: few, each of very many calls.
+REPEATED = ["function", "library", "waits_for", "thread", "process", "ending", "called_at"]
+
+#: Calls of a batch.
+BATCH = 100_000
 
 
 class NotATrace(ValueError):
@@ -62,16 +52,6 @@ class Recording:
     def rank(self):
         """Its rank in a parallel job, or None."""
         return (self.header.get("rank") or {}).get("rank")
-
-    def table(self, name):
-        """A file of definitions as it is, or None if there is none."""
-        path = self.directory / f"{name}.parquet"
-        return pq.ParquetFile(path).read() if path.is_file() else None
-
-    def dataset(self, name):
-        """The segments in a folder, or None if there are none."""
-        segments = [str(path) for path in sorted((self.directory / name).glob("[!.]*.parquet"))]
-        return ds.dataset(segments) if segments else None
 
 
 class Trace:
@@ -106,55 +86,58 @@ class Trace:
         values: whether to add the arguments and results that were recorded with --args.
         to: "arrow", "pandas" or "polars".
         """
-        parts = list(self._batches(columns, functions, begin_s, end_s, values))
-        return converted(pa.concat_tables(parts, promote_options="permissive").unify_dictionaries(), to)
+        reader = self._read(columns, functions, begin_s, end_s, values)
+        parts = [_encoded(batch) for batch in reader]
+        table = pa.concat_tables(parts) if parts else _encoded(pa.RecordBatch.from_pylist([], reader.schema))
+        return converted(table.unify_dictionaries(), to)
 
     def batches(self, columns=None, functions=None, begin_s=None, end_s=None, to="arrow"):
-        """The same in parts, of at most some 100,000 calls each, for traces that do not fit into memory."""
-        for part in self._batches(columns, functions, begin_s, end_s, False):
-            if len(part):
-                yield converted(part, to)
+        """The same in parts, of some 100,000 calls each, for traces that do not fit into memory."""
+        for batch in self._read(columns, functions, begin_s, end_s, False):
+            if len(batch):
+                yield converted(_encoded(batch), to)
 
     def functions(self, to="arrow"):
         """The functions that were probed."""
-        return self._definitions(_join.functions, to)
+        return self._table("functions", to)
 
     def libraries(self, to="arrow"):
         """The files that contain the functions."""
-        return self._definitions(_join.libraries, to)
+        return self._table("libraries", to)
 
     def threads(self, to="arrow"):
         """The traced threads."""
-        return self._definitions(_join.threads, to)
+        return self._table("threads", to)
 
     def processes(self, to="arrow"):
         """The traced processes."""
-        return self._definitions(_join.processes, to)
+        return self._table("processes", to)
 
     def call_sites(self, to="arrow"):
         """The places in code that made calls."""
-        return self._definitions(_join.call_sites, to)
+        return self._table("call_sites", to)
 
     def paths(self, to="arrow"):
         """Sums over the calls of each call path of a thread: of aggregated calls, and of all others once a recording
         has ended. Each takes as long to read as there are paths, however many calls there were."""
-        return self._definitions(_join.paths, to)
+        return self._table("paths", to)
 
     def metrics(self, to="arrow"):
         """What was measured beside time."""
-        return self._definitions(lambda of: _join.stored(of, "metrics"), to)
+        return self._table("metrics", to)
 
     def value_columns(self, to="arrow"):
         """Which arguments and results the calls of each function have."""
-        return self._definitions(_join.value_columns, to)
+        with_names = "(FROM value_columns LEFT JOIN (SELECT trace, region, function FROM functions) USING (trace, region))"
+        return self._table(with_names, to)
 
     def events(self, to="arrow"):
         """What happened during the recordings; `detail` is JSON."""
-        return self._definitions(lambda of: _join.segments(of, "events"), to)
+        return self._table("events", to)
 
     def samples(self, to="arrow"):
         """Values of processes and of the machine, in `unit`."""
-        return self._definitions(lambda of: _join.samples(of, self.begin_ns), to)
+        return self._table("samples", to)
 
     def sql(self, rtrace=None):
         """The SQL views of the trace, as `rtrace info --sql` prints them.
@@ -166,78 +149,72 @@ class Trace:
         return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
 
     def duckdb(self, rtrace=None):
-        """A DuckDB connection in which the views of the trace are defined: `calls`, `functions` and others."""
-        import duckdb
-
+        """A DuckDB connection in which all views of the trace are defined, also those of the values of each function."""
         connection = duckdb.connect()
         connection.execute(self.sql(rtrace))
         return connection
 
-    def _definitions(self, of_recording, to):
-        tables = [(of, of_recording(of)) for of in self.traces]
-        tables = [_join.told_apart(of, table) for of, table in tables if table is not None]
-        if not tables:
-            return converted(pa.table({"trace": pa.array([], pa.int32())}), to)
-        return converted(pa.concat_tables(tables, promote_options="permissive"), to)
+    def _views(self):
+        connection = duckdb.connect()
+        connection.execute(_views.of(self.traces, self.begin_ns))
+        return connection
 
-    def _batches(self, columns, functions, begin_s, end_s, values):
-        """At least one table, all with the same columns."""
-        empty = True
-        for of in self.traces:
-            regions = _chosen(of, functions)
-            joined = _join.Calls(of, self.begin_ns, columns if not values else None)
-            dataset = of.dataset("calls")
-            parts = [] if dataset is None else self._scan(of, dataset, joined.stored, regions, begin_s, end_s)
-            parts = map(joined.table, parts)
-            if values:
-                # One join with the values is quicker than one per part.
-                parts = list(parts)
-                parts = [_join.with_values(of, pa.concat_tables(parts), regions)] if parts else []
-            for part in parts:
-                empty = False
-                yield part.select(columns) if columns else part
-        if empty:
-            datasets = (of.dataset("calls") for of in self.traces)
-            stored = next((dataset.schema for dataset in datasets if dataset is not None), pa.schema(STORED))
-            yield _join.Calls(self.traces[0], self.begin_ns, columns).table(_normal(stored.empty_table()))
+    def _table(self, view, to):
+        """The rows of a view, with the rank of the recording where it has none of its own."""
+        views = self._views()
+        rows = f"SELECT * FROM {view}"
+        if "rank" not in views.sql(rows).columns:
+            rows = f"SELECT v.trace, t.rank, v.* EXCLUDE (trace) FROM {view} AS v JOIN traces AS t USING (trace)"
+        return converted(views.sql(rows).to_arrow_table(), to)
 
-    def _scan(self, of, dataset, stored, regions, begin_s, end_s):
-        """The stored calls in parts; row groups without a call that is asked for are not read."""
-        shift = self.begin_ns - of.shift_ns
-        wanted = []
-        if regions is not None:
-            wanted.append(ds.field("region").isin(pa.array(regions, pa.int32())))
+    def _read(self, columns, functions, begin_s, end_s, values):
+        """Reads the calls that are asked for."""
+        views, wanted, parameters = self._views(), ["true"], []
+        regions = "true"
+        if functions is not None:
+            patterns = [functions] if isinstance(functions, str) else list(functions)
+            regions = " OR ".join(["function = ? OR function GLOB ?"] * len(patterns)) or "false"
+            parameters = [pattern for pattern in patterns for _ in range(2)]
+            wanted.append(f"({regions})")
         if begin_s is not None:
-            wanted.append(ds.field("start_ns") >= shift + round(begin_s * 1e9))
+            wanted.append(f"since_start_ns >= {round(begin_s * 1e9)}")
         if end_s is not None:
-            wanted.append(ds.field("start_ns") < shift + round(end_s * 1e9))
-        condition = None
-        for part in wanted:
-            condition = part if condition is None else condition & part
-        columns = [name for name in dataset.schema.names if stored is None or name in stored]
-        for batch in dataset.scanner(columns=columns, filter=condition).to_batches():
-            if len(batch):
-                yield _normal(pa.Table.from_batches([batch]))
+            wanted.append(f"since_start_ns < {round(end_s * 1e9)}")
+        calls = f"(FROM calls WHERE {' AND '.join(wanted)})"
+        if values:
+            chosen = views.execute(f"SELECT trace, region FROM functions WHERE {regions}", parameters).fetchall()
+            calls = self._with_values(views, calls, set(chosen))
+        shown = ", ".join(map(_views.name, columns)) if columns else "*"
+        return views.sql(f"SELECT {shown} FROM {calls}", params=parameters).to_arrow_reader(BATCH)
+
+    def _with_values(self, views, calls, regions):
+        """The calls with the arguments and results of these functions: what a function does not have is null."""
+        parts = []
+        for of in self.traces:
+            for folder in sorted((of.directory / "values").glob("*/")):
+                if (of.trace, int(folder.name.rpartition(".")[2])) in regions:
+                    parts.append(_views.rows(of, f"values/{folder.name}"))
+        if not any(parts):
+            return calls
+        rows = "\n  UNION ALL BY NAME ".join(filter(None, parts))
+        taken = {column.lower() for column in views.sql("FROM calls").columns}
+        shown = ["c.*"]
+        for column in views.sql(rows).columns:
+            free = column
+            while free.lower() in taken:
+                free += "_"
+            if column not in ("trace", "location", "call"):
+                shown.append(f"v.{_views.name(column)} AS {_views.name(free)}")
+        return f"(SELECT {', '.join(shown)} FROM {calls} AS c LEFT JOIN ({rows}) AS v USING (trace, location, call))"
 
 
-def _chosen(of, functions):
-    """The IDs of the functions that are asked for; None if all are."""
-    if functions is None:
-        return None
-    patterns = [functions] if isinstance(functions, str) else list(functions)
-    regions = of.table("regions")
-    if regions is None:
-        return []
-    names = zip(regions["region"].to_pylist(), regions["name"].to_pylist())
-    return [region for region, name in names if any(name == wanted or fnmatchcase(name, wanted) for wanted in patterns)]
-
-
-def _normal(calls):
-    """The stored columns; null where an older rtrace wrote none."""
-    for name, kind in STORED.items():
-        if name not in calls.column_names:
-            calls = calls.append_column(name, pa.nulls(len(calls), kind))
-    return calls
+def _encoded(batch):
+    """A batch as a table whose texts are dictionaries, where they repeat."""
+    table = pa.Table.from_batches([batch])
+    for place, column in enumerate(table.column_names):
+        if column in REPEATED and not pa.types.is_dictionary(table.schema.field(place).type):
+            table = table.set_column(place, column, table[column].dictionary_encode())
+    return table
 
 
 def _recordings(members):
