@@ -74,29 +74,23 @@ impl Metric {
     }
 }
 
-/// What is said of some calls by a metric that is counted on every call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tally {
-    /// What they counted, each count once where calls are nested in each other.
-    Inclusive,
-    /// What they counted without their traced callees.
-    Exclusive,
-    /// [`Tally::Exclusive`] by the number of calls.
-    PerCall,
+words! {
+    /// What is said of some calls by a metric that is counted on every call.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Tally {
+        /// What they counted, each count once where calls are nested in each other.
+        Inclusive = "inclusive",
+        /// What they counted without their traced callees.
+        Exclusive = "exclusive",
+        /// [`Tally::Exclusive`] by the number of calls.
+        PerCall = "per_call",
+    }
 }
 
 impl Tally {
-    /// All of them, in the order of columns.
-    pub const ALL: [Tally; 3] = [Tally::Inclusive, Tally::Exclusive, Tally::PerCall];
-
     /// The name of its column in CSV and JSON.
     pub fn key(self, metric: &Metric) -> String {
-        let suffix = match self {
-            Tally::Inclusive => "inclusive",
-            Tally::Exclusive => "exclusive",
-            Tally::PerCall => "per_call",
-        };
-        format!("{}_{suffix}", metric.name)
+        format!("{}_{self}", metric.name)
     }
 
     /// Its heading for people.

@@ -1,12 +1,13 @@
-//! Enumerations whose variants go by a word, in columns, reports and tables.
+//! Enumerations whose variants go by a word, in columns, reports and tables, or by a phrase.
 
-/// Declares such an enumeration, each variant with its word.
+/// Declares such an enumeration, each variant with its word, which is what it is displayed as.
 #[macro_export]
 macro_rules! words {
     ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$about])*
         pub enum $type { $($(#[$doc])* $variant,)+ }
 
+        #[allow(dead_code, reason = "who displays a word need not look for it")]
         impl $type {
             /// All there are, in the order of reports.
             pub const ALL: [$type; [$($word),+].len()] = [$($type::$variant,)+];
@@ -19,6 +20,12 @@ macro_rules! words {
             /// The one that goes by this word.
             pub fn from_name(name: &str) -> Option<$type> {
                 $type::ALL.into_iter().find(|known| known.name() == name)
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
             }
         }
     };

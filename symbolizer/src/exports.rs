@@ -1,11 +1,10 @@
 //! The functions that an ELF file offers, one per address with all its names.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::hash::Hash;
 
 use foldhash::{HashMap, HashSet};
-use rtrace_model::text_of;
+use rtrace_model::{text_of, words};
 
 use crate::symtab::{SymbolEntry, SymbolTable};
 use crate::{Error, Function, Image, Symbol, UsdtProbe, demangle, distinct};
@@ -26,31 +25,21 @@ pub struct Refused {
     pub reason: RefusedReason,
 }
 
-/// Why a symbol is not among the functions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum RefusedReason {
-    /// The symbol is not exported and states no length, as those of start-up code.
-    SizeZero,
-    /// The symbol does not lie in an executable segment, or not all of it.
-    OutsideCode,
-    /// The symbol is the rarely used part of another function, which is jumped to, not called.
-    ColdPart,
-    /// The symbol has no type and lies behind the first instruction of a function.
-    Inside,
-    /// The symbol has no name, or one that is not within the string table.
-    Nameless,
-}
-
-impl fmt::Display for RefusedReason {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            RefusedReason::SizeZero => "the symbol has no size",
-            RefusedReason::OutsideCode => "the symbol lies outside executable code",
-            RefusedReason::ColdPart => "the symbol is a part of another function",
-            RefusedReason::Inside => "the symbol has no type and lies within another function",
-            RefusedReason::Nameless => "the symbol has no readable name",
-        })
+words! {
+    /// Why a symbol is not among the functions.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    RefusedReason {
+        /// The symbol is not exported and states no length, as those of start-up code.
+        SizeZero = "the symbol has no size",
+        /// The symbol does not lie in an executable segment, or not all of it.
+        OutsideCode = "the symbol lies outside executable code",
+        /// The symbol is the rarely used part of another function, which is jumped to, not called.
+        ColdPart = "the symbol is a part of another function",
+        /// The symbol has no type and lies behind the first instruction of a function.
+        Inside = "the symbol has no type and lies within another function",
+        /// The symbol has no name, or one that is not within the string table.
+        Nameless = "the symbol has no readable name",
     }
 }
 

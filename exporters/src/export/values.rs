@@ -1,18 +1,20 @@
 //! Values of calls as formats write them: arguments, the result, and what pointers point to when a function returns.
 
-use rtrace_model::{CallValues, Value, ValueColumn, ValueRef};
+use rtrace_model::{CallValues, Value, ValueColumn, ValueRef, words};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-/// What a value is to its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ValuePart {
-    /// It is read when the function begins.
-    Argument,
-    /// The function returns it.
-    Result,
-    /// It is read when the function returns.
-    Out,
+words! {
+    /// What a value is to its call.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    ValuePart {
+        /// It is read when the function begins.
+        Argument = "args",
+        /// The function returns it.
+        Result = "result",
+        /// It is read when the function returns.
+        Out = "out",
+    }
 }
 
 impl ValuePart {
@@ -21,15 +23,6 @@ impl ValuePart {
             false => ValuePart::Argument,
             true if column.is_result() => ValuePart::Result,
             true => ValuePart::Out,
-        }
-    }
-
-    /// The word in formats with names.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            ValuePart::Argument => "args",
-            ValuePart::Result => "result",
-            ValuePart::Out => "out",
         }
     }
 }

@@ -5,7 +5,7 @@
 mod checks;
 
 use rtrace::peaks;
-use rtrace_model::{PeakRates, Peaks, escape};
+use rtrace_model::{PeakRates, Peaks, escape, words};
 use serde::Serialize;
 
 use super::args::Doctor;
@@ -14,25 +14,17 @@ use super::{Outcome, print};
 /// The check that says whether processes of others can be traced.
 const OTHER_USERS: &str = "other users";
 
-/// How one check came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum CheckResult {
-    /// As it should be.
-    Ok,
-    /// Tracing works, but something beside it is limited.
-    Note,
-    /// Tracing cannot work.
-    No,
-}
-
-impl CheckResult {
-    const fn name(self) -> &'static str {
-        match self {
-            CheckResult::Ok => "ok",
-            CheckResult::Note => "note",
-            CheckResult::No => "no",
-        }
+words! {
+    /// How one check came out.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    CheckResult {
+        /// As it should be.
+        Ok = "ok",
+        /// Tracing works, but something beside it is limited.
+        Note = "note",
+        /// Tracing cannot work.
+        No = "no",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rtrace_model::Role;
+use rtrace_model::{Role, words};
 
 /// At most this many operations fetch the values of one function.
 pub const MOST_OPS: usize = 24;
@@ -76,15 +76,17 @@ impl MetricSpec {
     }
 }
 
-/// The unit of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricUnit {
-    /// Bytes.
-    Bytes,
-    /// Floating point operations.
-    Flops,
-    /// Plain numbers.
-    Count,
+words! {
+    /// The unit of a metric.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    MetricUnit {
+        /// Bytes.
+        Bytes = "B",
+        /// Floating point operations.
+        Flops = "flop",
+        /// Plain numbers.
+        Count = "#",
+    }
 }
 
 impl MetricUnit {
@@ -94,15 +96,6 @@ impl MetricUnit {
             name if name.ends_with("bytes") => MetricUnit::Bytes,
             name if name.ends_with("flops") => MetricUnit::Flops,
             _ => MetricUnit::Count,
-        }
-    }
-
-    /// As columns say it.
-    pub fn name(self) -> &'static str {
-        match self {
-            MetricUnit::Bytes => "B",
-            MetricUnit::Flops => "flop",
-            MetricUnit::Count => "#",
         }
     }
 }

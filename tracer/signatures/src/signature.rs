@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use rtrace_model::FunctionEvent;
+use rtrace_model::{FunctionEvent, words};
 
 use crate::{AbiPlace, Cause, MetricSpec, Type, ValueSpec};
 
@@ -75,33 +75,22 @@ impl fmt::Display for SaidBy {
     }
 }
 
-/// Why nothing is known of a function that is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotKnown {
-    /// Neither a table nor debug information speaks of it.
-    Silence,
-    /// The compiler changed its parameters, as its symbol says.
-    Changed,
-    /// Declarations in the program that calls it contradict each other.
-    Contradiction,
-    /// No other file can call it, so an optimizing compiler may have changed its parameters without a word.
-    Local,
-    /// Functions with other parameters or results have the same code.
-    Merged,
-    /// Debug information says that it is not called as the platform's ABI says.
-    Unusual,
-}
-
-impl fmt::Display for NotKnown {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            NotKnown::Silence => "no table and no debug information says its parameters",
-            NotKnown::Changed => "the compiler changed its parameters, as its symbol says",
-            NotKnown::Contradiction => "declarations in the program that calls it contradict each other",
-            NotKnown::Local => "the compiler may have changed its parameters, as no other file can call it",
-            NotKnown::Merged => "functions with other parameters have the same code",
-            NotKnown::Unusual => "it is not called as functions are on this platform, says its debug information",
-        })
+words! {
+    /// Why nothing is known of a function that is asked for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    NotKnown {
+        /// Neither a table nor debug information speaks of it.
+        Silence = "no table and no debug information says its parameters",
+        /// The compiler changed its parameters, as its symbol says.
+        Changed = "the compiler changed its parameters, as its symbol says",
+        /// Declarations in the program that calls it contradict each other.
+        Contradiction = "declarations in the program that calls it contradict each other",
+        /// No other file can call it, so an optimizing compiler may have changed its parameters without a word.
+        Local = "the compiler may have changed its parameters, as no other file can call it",
+        /// Functions with other parameters or results have the same code.
+        Merged = "functions with other parameters have the same code",
+        /// Debug information says that it is not called as the platform's ABI says.
+        Unusual = "it is not called as functions are on this platform, says its debug information",
     }
 }
 

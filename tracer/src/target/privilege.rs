@@ -5,52 +5,33 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 
 use rtrace_bpf::Observer;
 use rtrace_exporters::Owner;
-use rtrace_model::{escape, text_of};
+use rtrace_model::{escape, text_of, words};
 
 use crate::target::proc_files::ProcessStatus;
 
-/// A right that the kernel gives a process, of those that matter here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capability {
-    /// Load BPF programs.
-    Bpf,
-    /// Let them observe, and place uprobes.
-    Perfmon,
-    /// Trace processes of other users.
-    SysPtrace,
-    /// Open the mapped files of containers, and deleted ones, through `/proc/PID/map_files`.
-    CheckpointRestore,
-    /// Stands for all others save [`SysPtrace`](Capability::SysPtrace).
-    SysAdmin,
+words! {
+    /// A right that the kernel gives a process, of those that matter here.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Capability {
+        /// Load BPF programs.
+        Bpf = "CAP_BPF",
+        /// Let them observe, and place uprobes.
+        Perfmon = "CAP_PERFMON",
+        /// Trace processes of other users.
+        SysPtrace = "CAP_SYS_PTRACE",
+        /// Open the mapped files of containers, and deleted ones, through `/proc/PID/map_files`.
+        CheckpointRestore = "CAP_CHECKPOINT_RESTORE",
+        /// Stands for all others save [`SysPtrace`](Capability::SysPtrace).
+        SysAdmin = "CAP_SYS_ADMIN",
+    }
 }
 
 impl Capability {
-    /// All that matter here.
-    pub const ALL: [Capability; 5] = [
-        Capability::Bpf,
-        Capability::Perfmon,
-        Capability::SysPtrace,
-        Capability::CheckpointRestore,
-        Capability::SysAdmin,
-    ];
-
-    /// The kernel's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Capability::Bpf => "CAP_BPF",
-            Capability::Perfmon => "CAP_PERFMON",
-            Capability::SysPtrace => "CAP_SYS_PTRACE",
-            Capability::CheckpointRestore => "CAP_CHECKPOINT_RESTORE",
-            Capability::SysAdmin => "CAP_SYS_ADMIN",
-        }
-    }
-
     const fn bit(self) -> u32 {
         match self {
             Capability::SysPtrace => 19,
@@ -59,12 +40,6 @@ impl Capability {
             Capability::Bpf => 39,
             Capability::CheckpointRestore => 40,
         }
-    }
-}
-
-impl fmt::Display for Capability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use ratatui::layout::Rect;
-use rtrace_model::{LibraryId, LocationId, Totals};
+use rtrace_model::{LibraryId, LocationId, Totals, words};
 
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, TableColumn, TableFrame};
@@ -16,41 +16,31 @@ use crate::state::thread::Thread;
 use crate::text::count;
 use crate::view::{TIME, no_calls, threads};
 
-/// What the rows of the first view stand for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GroupBy {
-    /// See [`crate::view::functions`].
-    #[default]
-    Function,
-    /// A library with its functions.
-    Library,
-    /// A process with its threads.
-    Process,
-    /// A thread.
-    Thread,
-    /// A rank of a parallel job with its threads.
-    Rank,
+words! {
+    /// What the rows of the first view stand for.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    GroupBy {
+        /// See [`crate::view::functions`].
+        #[default]
+        Function = "function",
+        /// A library with its functions.
+        Library = "library",
+        /// A process with its threads.
+        Process = "process",
+        /// A thread.
+        Thread = "thread",
+        /// A rank of a parallel job with its threads.
+        Rank = "rank",
+    }
 }
 
 impl GroupBy {
-    const ALL: [GroupBy; 5] = [GroupBy::Function, GroupBy::Library, GroupBy::Process, GroupBy::Thread, GroupBy::Rank];
-
     /// What comes after it; ranks where there are any.
     pub fn next(self, app: &App) -> GroupBy {
         let known: Vec<GroupBy> =
             GroupBy::ALL.into_iter().filter(|&by| by != GroupBy::Rank || !app.ranks.is_empty()).collect();
         let place = known.iter().position(|&by| by == self).map_or(0, |place| place + 1);
         known[place % known.len()]
-    }
-
-    fn title(self) -> &'static str {
-        match self {
-            GroupBy::Function => "function",
-            GroupBy::Library => "library",
-            GroupBy::Process => "process",
-            GroupBy::Thread => "thread",
-            GroupBy::Rank => "rank",
-        }
     }
 
     /// What the rows are made of.
@@ -110,7 +100,7 @@ impl GroupView {
             TableColumn::time("exclusive", TIME, 0),
             TableColumn::number("share %", 13, 50),
             TableColumn::number(by.parts(), 9, 84),
-            TableColumn::rest(by.title()),
+            TableColumn::rest(by.name()),
         ];
         let colours = Colours::of(state, app.theme);
         let GroupView { rows, sums } = self;

@@ -17,7 +17,7 @@
 //! Statistics", J. Educ. Behav. Stat. 25, 2000): ½ where neither is slower; they call differences
 //! below 0.06 small.
 
-use rtrace_model::Latency;
+use rtrace_model::{Latency, words};
 
 /// Probability of an error in one of all comparisons (Bonferroni) below which a change is told.
 const ERROR: f64 = 0.01;
@@ -114,27 +114,17 @@ impl Shift {
     }
 }
 
-/// How durations changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    Same,
-    Slower,
-    Faster,
-    /// Both ends moved.
-    Changed,
-    /// No more than two runs of one program may differ.
-    Unclear,
-}
-
-impl Direction {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Direction::Same => "same",
-            Direction::Slower => "slower",
-            Direction::Faster => "faster",
-            Direction::Changed => "changed",
-            Direction::Unclear => "unclear",
-        }
+words! {
+    /// How durations changed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Direction {
+        Same = "same",
+        Slower = "slower",
+        Faster = "faster",
+        /// Both ends moved.
+        Changed = "changed",
+        /// No more than two runs of one program may differ.
+        Unclear = "unclear",
     }
 }
 
