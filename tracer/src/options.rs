@@ -1,11 +1,10 @@
 //! What is recorded, and how.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rtrace_bpf::ProfileOptions;
-use rtrace_model::{ExitPolicy, Percent};
-use rtrace_plan::{Filter, Selector};
+use rtrace_model::Percent;
+use rtrace_plan::PlanOptions;
 use rtrace_signatures::Request;
 
 use crate::actions::RegionAction;
@@ -15,24 +14,12 @@ use crate::watch;
 
 /// What is recorded, and how; by default each call of all exported functions, in the processes named and no others,
 /// until they end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Names, paths or globs of the libraries; `exe` is the program itself. At least one.
     pub libraries: Vec<String>,
-    /// Functions to trace, by symbol, demangled name or source file; all if there are none.
-    pub functions: Vec<Selector>,
-    /// Functions not to trace.
-    pub exclude: Vec<Selector>,
-    /// Rules that leave functions out.
-    pub filter: Option<Arc<Filter>>,
-    /// Bytes of code that a function has at least, if its size is known.
-    pub min_size: u64,
-    /// Whether functions are traced that a library does not export, where symbols name them.
-    pub statics: bool,
-    /// Functions within whose calls others are recorded; everywhere if there are none.
-    pub within: Vec<Selector>,
-    /// How returns are detected.
-    pub exit: ExitPolicy,
+    /// Which of their functions, and how their returns are detected. What else is in it follows from the other options.
+    pub plan: PlanOptions,
     /// What is counted on every call, by the names of `perf list`.
     pub counters: Vec<String>,
     /// Which arguments and results are recorded, if some are.
@@ -69,42 +56,8 @@ pub struct Options {
     pub user: Option<User>,
     /// As whom plug-ins run, if not as we do.
     pub helper_user: Option<User>,
-    /// Size of each CPU's ring in bytes; rounded up to a power of two of at least a page.
-    pub ring_bytes: u32,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            libraries: Vec::new(),
-            functions: Vec::new(),
-            exclude: Vec::new(),
-            filter: None,
-            min_size: 0,
-            statics: false,
-            within: Vec::new(),
-            exit: ExitPolicy::ReturnSite,
-            counters: Vec::new(),
-            values: None,
-            levels: 0,
-            watches: Vec::new(),
-            stubs: false,
-            profile: None,
-            budget: None,
-            duration: None,
-            follow: false,
-            groups: Vec::new(),
-            lacks_children: false,
-            ends_with_first: false,
-            sampling: None,
-            samples: false,
-            actions: Vec::new(),
-            plugins: Vec::new(),
-            user: None,
-            helper_user: None,
-            ring_bytes: 8 << 20,
-        }
-    }
+    /// Size of each CPU's ring in bytes, rounded up to a power of two of at least a page; 8 MiB if none is named.
+    pub ring_bytes: Option<u32>,
 }
 
 impl Options {

@@ -76,7 +76,7 @@ impl<'a> TracedProgram<'a> {
     /// # Errors
     /// It must not be traced, cannot be looked at, or has no such library.
     pub fn target(self, options: &Options) -> Result<Target, target::Error> {
-        let wanted = target::LibraryChoice { patterns: &options.libraries, statics: options.statics };
+        let wanted = target::LibraryChoice { patterns: &options.libraries, statics: options.plan.statics };
         match self {
             TracedProgram::Running(pids) => target::of_processes(pids, wanted),
             TracedProgram::Command(words) => target::of_command(words, wanted),
@@ -180,7 +180,10 @@ pub fn check(pids: &[u32]) -> anyhow::Result<()> {
 
 /// Refuses what a caller may not take of the machine who may not ptrace every process.
 fn check_limits(options: &Options) -> Result<(), Error> {
-    if options.ring_bytes > limits::RING_BYTES { Err(Error::RingsForbidden(options.ring_bytes)) } else { Ok(()) }
+    match options.ring_bytes {
+        Some(bytes) if bytes > limits::RING_BYTES => Err(Error::RingsForbidden(bytes)),
+        _ => Ok(()),
+    }
 }
 
 /// The best way to place probes that this kernel has.
@@ -204,18 +207,11 @@ pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Tr
         _ => Emulation::of_release(&rustix::system::uname().release().to_string_lossy()),
     };
     plan::PlanOptions {
-        include: options.functions.clone(),
-        exclude: options.exclude.clone(),
-        filter: options.filter.clone(),
-        min_size: options.min_size,
-        statics: options.statics,
-        within: options.within.clone(),
-        exit: options.exit,
         emulated,
         keeps_accesses: !options.watches.is_empty(),
         keeps_frame: options.levels > 0,
         leaves_frames: program.leaves_frames(),
-        stubs: false,
+        ..options.plan.clone()
     }
 }
 
@@ -456,7 +452,7 @@ impl Ready<'_> {
     fn is_never_within(&self) -> bool {
         let mut regions = self.plan().libraries.iter().flat_map(|library| &library.regions);
         let basis = &self.planned.basis;
-        !basis.options.within.is_empty() && basis.awaited.is_empty() && !regions.any(|planned| planned.opens)
+        !basis.options.plan.within.is_empty() && basis.awaited.is_empty() && !regions.any(|planned| planned.opens)
     }
 
     fn check_values(&self) -> Result<(), Error> {

@@ -438,7 +438,6 @@ mod tests {
     use std::time::Duration;
 
     use clap::error::ErrorKind;
-    use rtrace::session::Options;
     use rtrace_model::ExitPolicy;
 
     use super::*;
@@ -540,9 +539,9 @@ Options:
         assert_eq!(attach.processes.pids(), [1, 2, 3, 4]);
         let options = attach.recording.options(&attach.selection, false, None).unwrap();
         assert_eq!(options.libraries, ["libz.so", "exe"]);
-        assert_eq!(options.exit, ExitPolicy::ReturnSite);
+        assert_eq!(options.plan.exit, ExitPolicy::ReturnSite);
         assert_eq!(options.duration, Some(Duration::from_secs(2)));
-        assert_eq!(options.ring_bytes, Options::default().ring_bytes);
+        assert_eq!(options.ring_bytes, Some(8 << 20));
         assert!(options.samples && !options.follow);
     }
 
@@ -577,7 +576,7 @@ Options:
             let Verb::Plan(plan) = parse(&format!("rtrace plan -p 1 -l z --exit {}", policy.name())).unwrap() else {
                 panic!("another verb");
             };
-            assert_eq!(plan.selection.options().unwrap().exit, policy);
+            assert_eq!(plan.selection.options().unwrap().plan.exit, policy);
         }
     }
 

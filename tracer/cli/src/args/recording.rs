@@ -210,7 +210,7 @@ impl RecordingArgs {
             actions: self.actions()?,
             plugins: self.metric_plugins.clone(),
             helper_user: self.helper_user()?,
-            ring_bytes: self.buffer,
+            ring_bytes: Some(self.buffer),
             ..selection.options()?
         })
     }

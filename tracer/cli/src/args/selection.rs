@@ -11,7 +11,7 @@ use clap::ValueHint;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use rtrace::session::Options;
 use rtrace_model::{ExitPolicy, text_of};
-use rtrace_plan::{Filter, LARGEST_FILTER, Selector};
+use rtrace_plan::{Filter, LARGEST_FILTER, PlanOptions, Selector};
 use rtrace_symbolizer::read_text;
 
 use super::choice::{Choice, one_of};
@@ -84,17 +84,17 @@ impl SelectionArgs {
     /// # Errors
     /// The filter cannot be read.
     pub fn options(&self) -> anyhow::Result<Options> {
-        Ok(Options {
-            libraries: self.libraries.clone(),
-            functions: self.functions.clone(),
+        let plan = PlanOptions {
+            include: self.functions.clone(),
             exclude: self.exclude.clone(),
             filter: self.filter.as_deref().map(read_filter).transpose()?.map(Arc::new),
             min_size: self.min_size,
             statics: self.statics,
             within: self.within.clone(),
             exit: self.exit,
-            ..Options::default()
-        })
+            ..PlanOptions::default()
+        };
+        Ok(Options { libraries: self.libraries.clone(), plan, ..Options::default() })
     }
 }
 

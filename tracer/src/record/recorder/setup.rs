@@ -97,7 +97,7 @@ pub struct Loaded {
 pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     let load = LoadOptions {
         mechanism: setup.mechanism,
-        ring_bytes: setup.how.ring_bytes,
+        ring_bytes: setup.how.ring_bytes.unwrap_or(limits::RING_BYTES),
         follow_children: setup.how.follow,
         profile: setup.how.profile,
         counters: &setup.counters.sources,
@@ -118,7 +118,7 @@ pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     let costs = calibrate(&programs, setup.emulated.steps);
     // What calibration calls has no contexts worth having, and is within no function.
     programs.walk_stacks();
-    if !setup.how.within.is_empty() {
+    if !setup.how.plan.within.is_empty() {
         programs.record_within();
     }
     if setup.is_limited {
