@@ -99,44 +99,24 @@ pub fn type_in_parentheses(lexer: &mut Lexer, types: &Types) -> Result<Type, Str
     Ok(ctype)
 }
 
-/// The types that every table knows: those of the C library on 64-bit Linux.
+/// Integers of the C library on 64-bit Linux: their bytes, whether they have a sign, and what they are called.
+const INTEGERS: [(u8, bool, &str); 8] = [
+    (1, true, "int8_t"),
+    (2, true, "int16_t"),
+    (4, true, "int32_t pid_t clockid_t wchar_t key_t"),
+    (8, true, "int64_t ssize_t off_t off64_t loff_t ptrdiff_t intptr_t time_t clock_t suseconds_t blkcnt_t intmax_t"),
+    (1, false, "uint8_t"),
+    (2, false, "uint16_t"),
+    (4, false, "uint32_t uid_t gid_t mode_t socklen_t id_t wint_t"),
+    (8, false, "uint64_t size_t uintptr_t dev_t ino_t nlink_t nfds_t uintmax_t pthread_t"),
+];
+
+/// The types that every table knows.
 pub fn known_types() -> Types {
-    let integer = |bytes, signed| Type::Integer { bytes, signed };
-    let signed: [(&[&str], u8); 4] = [
-        (&["int8_t"], 1),
-        (&["int16_t"], 2),
-        (&["int32_t", "pid_t", "clockid_t", "wchar_t", "key_t"], 4),
-        (
-            &[
-                "int64_t",
-                "ssize_t",
-                "off_t",
-                "off64_t",
-                "loff_t",
-                "ptrdiff_t",
-                "intptr_t",
-                "time_t",
-                "clock_t",
-                "suseconds_t",
-                "blkcnt_t",
-                "intmax_t",
-            ],
-            8,
-        ),
-    ];
-    let unsigned: [(&[&str], u8); 4] = [
-        (&["uint8_t"], 1),
-        (&["uint16_t"], 2),
-        (&["uint32_t", "uid_t", "gid_t", "mode_t", "socklen_t", "id_t", "wint_t"], 4),
-        (&["uint64_t", "size_t", "uintptr_t", "dev_t", "ino_t", "nlink_t", "nfds_t", "uintmax_t", "pthread_t"], 8),
-    ];
-    let mut types = Types::new();
-    for (table, is_signed) in [(signed, true), (unsigned, false)] {
-        for (names, bytes) in table {
-            types.extend(names.iter().map(|name| ((*name).to_owned(), integer(bytes, is_signed))));
-        }
-    }
-    types
+    let integers = INTEGERS.iter().flat_map(|&(bytes, signed, names)| {
+        names.split(' ').map(move |name| (name.to_owned(), Type::Integer { bytes, signed }))
+    });
+    integers.collect()
 }
 
 /// How many members a type has, with theirs.
