@@ -29,7 +29,8 @@ CREATE OR REPLACE VIEW _locations AS SELECT NULL::INTEGER AS trace, unnest(NULL:
 CREATE OR REPLACE VIEW _call_sites AS SELECT NULL::INTEGER AS trace, unnest(NULL::STRUCT(
   call_site INTEGER, file VARCHAR, "offset" BIGINT, function VARCHAR, function_offset BIGINT, nearest VARCHAR,
   source_file VARCHAR, source_line INTEGER,
-  inlined STRUCT(function VARCHAR, source_file VARCHAR, source_line INTEGER)[])) WHERE false{call_sites.parquet};
+  inlined STRUCT(function VARCHAR, source_file VARCHAR, source_line INTEGER)[],
+  single_stepped BOOLEAN)) WHERE false{call_sites.parquet};
 CREATE OR REPLACE VIEW metrics AS SELECT NULL::INTEGER AS trace, unnest(NULL::STRUCT(
   metric INTEGER, name VARCHAR, "column" VARCHAR, unit VARCHAR, base INTEGER, exponent INTEGER, scope VARCHAR,
   span VARCHAR)) WHERE false{metrics.parquet};
