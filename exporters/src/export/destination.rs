@@ -123,7 +123,7 @@ fn give_away(path: &Path, owner: Owner) -> io::Result<()> {
     Ok(())
 }
 
-fn named(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+pub(super) fn named(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let path = path.to_owned();
     move |error| io::Error::new(error.kind(), format!("failed to {action} `{}`: {error}", path.display()))
 }

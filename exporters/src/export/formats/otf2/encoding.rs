@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rtrace_model::Timestamp;
 
 use crate::Size;
+use crate::export::destination::named;
 
 /// Sizes of chunks in bytes; those of libotf2.
 pub(super) const EVENT_CHUNK: usize = 1 << 20;
@@ -281,11 +282,6 @@ pub(super) fn anchor(path: &Path, anchor: &Anchor) -> io::Result<()> {
     record.byte(END_OF_FILE).byte(END_OF_BUFFER).byte(0);
     let mut file = BufWriter::new(File::create_new(path).map_err(named("create", path))?);
     file.write_all(&record.0).and_then(|()| file.flush()).map_err(named("write", path))
-}
-
-fn named(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
-    let path = path.to_owned();
-    move |error| io::Error::new(error.kind(), format!("failed to {action} `{}`: {error}", path.display()))
 }
 
 #[cfg(test)]
