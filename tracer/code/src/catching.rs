@@ -4,12 +4,14 @@
 //! too late where an exception or a `longjmp` ends the call and the caller goes on.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use foldhash::HashSet;
-use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
 use rtrace_symbolizer::{FrameRange, Image};
 
 use crate::calls::{candidates, confirmed};
+use crate::flow::Flow;
 use crate::text::Text;
 
 /// Functions that return twice.
@@ -26,18 +28,27 @@ const LEA_ANY: [u8; 2] = [0x04, 0x38];
 pub struct Catching {
     /// Ranges of code by file offset, sorted.
     ranges: Vec<FunctionRange>,
+    /// Its addresses are fixed.
+    is_fixed: bool,
 }
 
 /// A function by file offsets.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct FunctionRange {
     start: u64,
     end: u64,
     catches: bool,
-    /// Control may come into its middle by a jump from anywhere.
-    lands: bool,
+    /// Control may come into its middle by a jump from anywhere, as far as its bytes tell.
+    lands: Option<Box<Landing>>,
     /// Where what it calls returns to twice.
     twice: Vec<u64>,
+}
+
+/// What is looked for once it is asked for, as many numbers in code look like an address of code.
+struct Landing {
+    /// The virtual address of the function.
+    address: u64,
+    /// Where control comes to by jumps; none where no instruction takes an address in the middle of code.
+    joins: OnceLock<Option<Vec<u64>>>,
 }
 
 impl Catching {
@@ -56,8 +67,9 @@ impl Catching {
                     [frame.start, frame.end].map(|end| calls.partition_point(|&address| address <= end)).into();
                 calls[from..to].iter().map(|address| start + (address - frame.start)).collect::<Vec<u64>>()
             };
-            let lands = takes_label(image, &frames, frame);
-            let catches = frame.has_lsda || lands || !within(&calls.possible).is_empty();
+            let landing = || Box::new(Landing { address: frame.start, joins: OnceLock::new() });
+            let lands = takes_label(image, &frames, frame).then(landing);
+            let catches = frame.has_lsda || lands.is_some() || !within(&calls.possible).is_empty();
             Some(FunctionRange {
                 start,
                 end: start + (frame.end - frame.start),
@@ -67,8 +79,8 @@ impl Catching {
             })
         });
         let mut ranges: Vec<FunctionRange> = ranges.collect();
-        ranges.sort_unstable();
-        Catching { ranges }
+        ranges.sort_unstable_by_key(|function| (function.start, function.end));
+        Catching { ranges, is_fixed: image.is_fixed() }
     }
 
     fn function(&self, offset: u64) -> Option<&FunctionRange> {
@@ -103,7 +115,82 @@ impl Catching {
 
     /// Whether control may come into the middle of the function at an offset by a jump from anywhere.
     pub fn lands(&self, offset: u64) -> bool {
-        self.function(offset).is_some_and(|function| function.lands)
+        self.function(offset).is_some_and(|function| function.lands.is_some())
+    }
+
+    /// Whether control may come to this return address by a jump from anywhere, and on from where that lands: a hit there
+    /// does not tell that what was called has returned. None where it cannot come into the middle of the function.
+    /// `read` gives the code of a range of the file.
+    pub fn joined(&self, offset: u64, read: impl Fn(Range<u64>) -> Option<Vec<u8>>) -> Option<bool> {
+        let function = self.function(offset.checked_sub(1)?)?;
+        let landing = function.lands.as_ref()?;
+        let joins = landing.joins.get_or_init(|| self.joins(function, landing.address, read)).as_ref()?;
+        Some(joins.binary_search(&offset).is_ok())
+    }
+
+    /// The sorted places in a function and behind it that control comes to by jumps, from within it and from its parts
+    /// elsewhere; all of them where that is not known. None where it takes no address in the middle of code.
+    fn joins(
+        &self,
+        function: &FunctionRange,
+        address: u64,
+        read: impl Fn(Range<u64>) -> Option<Vec<u8>>,
+    ) -> Option<Vec<u64>> {
+        let own = function.start..function.end;
+        let unknown = || Some((own.start..=own.end).collect());
+        let Some(code) = read(own.clone()) else { return unknown() };
+        let labels = match self.labels(&code, own.start, address) {
+            Some(labels) if labels.is_empty() => return None,
+            Some(labels) => labels,
+            None => return unknown(),
+        };
+        let follow = |code: &[u8], start: u64, from: &[u64]| {
+            let mut flow = Flow::new(code, start);
+            from.iter().for_each(|&place| flow.follow(place));
+            let targets = flow.jumps.iter().map(|&(_, target)| target).chain(flow.leaves.iter().copied());
+            (!flow.is_broken && !flow.jumps_indirectly).then(|| targets.collect::<Vec<u64>>())
+        };
+        let Some(mut joins) = follow(&code, own.start, &[&[own.start], &labels[..]].concat()) else { return unknown() };
+        joins.extend(labels);
+        let mut others: Vec<u64> = joins.iter().copied().filter(|place| !own.contains(place)).collect();
+        others.sort_unstable();
+        others.dedup();
+        for place in others {
+            let Some(other) = self.function(place) else { continue };
+            let code = read(other.start..other.end).unwrap_or_default();
+            joins.extend(follow(&code, other.start, &[place]).unwrap_or_default());
+        }
+        joins.retain(|place| own.contains(place));
+        joins.sort_unstable();
+        joins.dedup();
+        Some(joins)
+    }
+
+    /// The places in the middle of functions whose address the instructions of a function take; none where not all of it
+    /// are instructions.
+    fn labels(&self, code: &[u8], start: u64, address: u64) -> Option<Vec<u64>> {
+        let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        let mut labels = Vec::new();
+        while decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            let taken = match instruction.mnemonic() {
+                Mnemonic::INVALID => return None,
+                Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => Some(instruction.ip_rel_memory_address()),
+                Mnemonic::Mov | Mnemonic::Push if self.is_fixed => {
+                    let last = instruction.op_count().saturating_sub(1);
+                    instruction.try_immediate(last).ok().map(|number| number.wrapping_sub(address).wrapping_add(start))
+                }
+                _ => None,
+            };
+            labels.extend(taken.filter(|&place| self.is_label(place)));
+        }
+        Some(labels)
+    }
+
+    /// Whether a place is in the middle of a function. What signal handlers return to begins a byte behind its frame.
+    fn is_label(&self, place: u64) -> bool {
+        self.function(place).is_some_and(|function| place >= function.start + 2)
     }
 
     /// The return addresses in the function at an offset of the file, as offsets, to which control may come
@@ -213,6 +300,41 @@ mod tests {
                 let function = functions.iter().find(|function| function.name == name).unwrap();
                 assert_eq!(catching.lands(function.file_offset), expected, "{name} with {flags:?}");
                 assert_eq!(catching.contains(function.file_offset), expected, "{name} with {flags:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn returns_where_jumps_from_anywhere_come_by_are_known() {
+        const SOURCE: &str = "
+            static void *landing[5]; static int (*volatile hook)(void); static volatile int left;
+            __attribute__((noipa)) int joined(void) { if (__builtin_setjmp(landing)) left++; else hook(); return left * 2; }
+            __attribute__((noipa)) int apart(void) { if (__builtin_setjmp(landing)) return -1; left += hook(); return left * 2; }
+            int cold(void) {
+                if (__builtin_expect(__builtin_setjmp(landing) != 0, 0)) left--; else hook();
+                return left * 2;
+            }
+            __attribute__((noipa)) int none(void) { if (left) hook(); return left * 2; }
+            int main(void) { return joined() + apart() + cold() + none(); }";
+        for flags in [&["-fPIC", "-shared"][..], &["-no-pie"]] {
+            let Some(image) = crate::testing::compile("c", SOURCE, flags) else { return };
+            let catching = Catching::of(&image);
+            let functions = image.exports().unwrap().functions;
+            for (name, expected) in [("joined", 1), ("apart", 0), ("cold", 1), ("none", 0)] {
+                let function = functions.iter().find(|function| function.name == name).unwrap();
+                let delta = function.address - function.file_offset;
+                let read = |range: Range<u64>| {
+                    let length = usize::try_from(range.end - range.start).ok()?;
+                    image.code(range.start + delta, length).map(<[u8]>::to_vec)
+                };
+                let code = image.code(function.address, function.size as usize).unwrap();
+                let mut flow = Flow::new(code, function.file_offset);
+                flow.follow(function.file_offset);
+                assert_eq!(flow.calls.len(), 1, "{name}");
+                let joined = flow.calls.iter().filter(|&&behind| catching.joined(behind, read) == Some(true)).count();
+                assert_eq!(joined, expected, "{name}");
+                let lands = catching.joined(flow.calls[0], read).is_some();
+                assert_eq!(lands, name != "none", "{name}");
             }
         }
     }
