@@ -233,6 +233,7 @@ struct {
 	enum rt_tails tails;
 	enum rt_jump jump;
 	enum rt_arrival_kind arrival_kind;
+	enum rt_behind behind;
 	enum rt_untimed_reason untimed_reason;
 	struct rt_question question;
 	struct rt_code_change code_change;

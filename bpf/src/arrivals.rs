@@ -7,7 +7,7 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
 use crate::error::is_errno;
 use crate::wire::{
-    self, ArrivalCode, ArrivalKey, ArrivalRecord, CodeChangeRecord, ContextKey, NO_REGION, OPENS, PrimedKey,
+    self, ArrivalCode, ArrivalKey, ArrivalRecord, BehindBit, CodeChangeRecord, ContextKey, NO_REGION, OPENS, PrimedKey,
     QuestionRecord, Record, SiteHitsRecord, TailKey, UntimedKey, bytes_of,
 };
 use crate::{Error, Programs};
@@ -34,20 +34,60 @@ impl Since {
     }
 }
 
+/// What is known of the code behind a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// How its function may get control back from a call without its return.
+    pub back: Back,
+    /// All calls that return there enter the same traced function.
+    pub is_fixed: bool,
+}
+
+/// How a function may get control back from a call without its return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Back {
+    /// It does not.
+    #[default]
+    Never,
+    /// By jumps that probes see.
+    Caught,
+    /// By others, too.
+    Lands,
+    /// By others, which may come to the return address of the call, too: nobody knows when the call ended.
+    Joined,
+}
+
+impl Behind {
+    fn bits(self) -> u32 {
+        let back = match self.back {
+            Back::Never => 0,
+            Back::Caught => BehindBit::RT_BEHIND_CATCHES.0,
+            Back::Lands => BehindBit::RT_BEHIND_LANDS.0,
+            Back::Joined => BehindBit::RT_BEHIND_JOINED.0,
+        };
+        back | if self.is_fixed { BehindBit::RT_BEHIND_FIXED.0 } else { 0 }
+    }
+}
+
 /// What is known of a return address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrivalRule {
     /// A probe detects returns to it.
     Placed {
-        /// The function there may get control back from a call without its return.
-        catches: bool,
+        /// What is known of the code there.
+        behind: Behind,
         /// When it was last taken out; none where it never was.
         since: Option<Since>,
         /// Bytes from the return address to the probe; none where nothing returns to it, and there is none.
         distance: Option<u8>,
     },
-    /// The code there only returns: the caller's own return address lies this many words above.
-    Skip(u32),
+    /// The code there only returns.
+    Skip {
+        /// So many words above lies the caller's own return address.
+        words: u32,
+        /// All calls that return there enter the same traced function.
+        is_fixed: bool,
+    },
     /// No probe can be placed.
     Impossible,
     /// The probe was taken out because it cost too much. The kernel side asks again after this many calls from
@@ -65,11 +105,13 @@ impl ArrivalRule {
             _ => wire::Limit::RT_NO_PROBE.0,
         };
         let (kind, words) = match self {
-            ArrivalRule::Placed { catches, since, .. } => {
-                let since = since.map_or(0, |Since(since)| since << 1);
-                (ArrivalCode::RT_ARRIVAL_PLACED, since | u32::from(catches))
+            ArrivalRule::Placed { behind, since, .. } => {
+                let since = since.map_or(0, |Since(since)| since << BehindBit::RT_BEHIND_BITS.0);
+                (ArrivalCode::RT_ARRIVAL_PLACED, since | behind.bits())
             }
-            ArrivalRule::Skip(words) => (ArrivalCode::RT_ARRIVAL_SKIP, words),
+            ArrivalRule::Skip { words, is_fixed } => {
+                (ArrivalCode::RT_ARRIVAL_SKIP, words | u32::from(is_fixed) << wire::Limit::RT_SKIP_FIXED_BIT.0)
+            }
             ArrivalRule::Impossible => (ArrivalCode::RT_ARRIVAL_IMPOSSIBLE, 0),
             ArrivalRule::Dropped { after } => (ArrivalCode::RT_ARRIVAL_DROPPED, after),
         };

@@ -20,7 +20,7 @@ use rtrace_model::Step;
 
 use crate::self_test::own_code;
 use crate::wire::{PolicyCode, ReturnSite, TailsCode, entry_cookie, step_cookie};
-use crate::{ArrivalRule, Error, MAX_SITES, Probes, Programs, Records, RingReader, Role, Site};
+use crate::{ArrivalRule, Behind, Error, MAX_SITES, Probes, Programs, Records, RingReader, Role, Site};
 
 /// Loops per kind of site and caller, with fewer of what takes long, and calls in each.
 const LOOPS: usize = 60;
@@ -198,7 +198,7 @@ impl Programs {
         let probes = place(self, &subjects, steps)?;
         let space = self.trace(std::process::id())?;
         let arrivals = arrivals().map(|address| address as u64);
-        let placed = ArrivalRule::Placed { catches: false, since: None, distance: Some(0) };
+        let placed = ArrivalRule::Placed { behind: Behind::default(), since: None, distance: Some(0) };
         let costs = self.set_arrivals(space, &arrivals.map(|address| (address, placed))).and_then(|()| {
             self.arm();
             let mut sums = MeasuredSums::new(self)?;

@@ -56,7 +56,7 @@ pub fn set_verbose(verbose: bool) {
 
 pub use actions::{ENTER, LEAVE};
 pub use allowance::ProbeLimit;
-pub use arrivals::{ArrivalRule, FilePlace, MAX_SITES, Since, Tidings};
+pub use arrivals::{ArrivalRule, Back, Behind, FilePlace, MAX_SITES, Since, Tidings};
 pub use attach::Probes;
 pub use calibration::MeasuredCost;
 pub use clock::Ticks;

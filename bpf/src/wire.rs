@@ -8,7 +8,7 @@ use rtrace_model::{HeldBytes, Jump, MOST_MOVED, MOST_WORDS, Step, text_of};
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
     rt_access as AccessRecord, rt_arrival as ArrivalRecord, rt_arrival_key as ArrivalKey,
-    rt_arrival_kind as ArrivalCode, rt_call as CallRecord, rt_call_count as CountedRecord,
+    rt_arrival_kind as ArrivalCode, rt_behind as BehindBit, rt_call as CallRecord, rt_call_count as CountedRecord,
     rt_code_change as CodeChangeRecord, rt_context as ContextRecord, rt_context_end as ContextEnd,
     rt_context_key as ContextKey, rt_context_number as ContextNumber, rt_cookie as CookieBit, rt_count as CountCode,
     rt_counted_key as CountedKey, rt_ending as EndingCode, rt_event as EventRecord, rt_event_kind as EventKindCode,
@@ -30,6 +30,8 @@ pub use crate::skeleton::sampling::types::rt_place as PlaceKey;
 pub const NO_REGION: u32 = u32::MAX;
 /// `RT_OPENS`.
 pub const OPENS: u32 = u32::MAX - 1;
+/// `RT_ANYWHERE`.
+pub const ANYWHERE: u32 = u32::MAX - 2;
 
 /// `RT_NOT_THERE`.
 pub const NOT_THERE: u16 = Limit::RT_NOT_THERE.0 as u16;

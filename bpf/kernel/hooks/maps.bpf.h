@@ -197,7 +197,7 @@ struct {
 
 /*
  * Where functions end in known tail calls; with RT_NO_REGION: how many words they take off the stack as they return; with
- * RT_OPENS: calls within theirs are recorded.
+ * RT_OPENS: calls within theirs are recorded; with RT_ANYWHERE: they may jump to any.
  */
 HASH_MAP(tails, struct rt_tail_key, u32, 1 << 19);
 

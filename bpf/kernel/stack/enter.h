@@ -83,38 +83,37 @@ rt_step(rt_doubt_chain_step)
 }
 
 /*
- * Whether the frame at the hit's own slot has ended in a jump to the function that enters. If it is as likely to have
- * been left, nobody knows. Where it may jump anywhere and its caller may catch what leaves it, or where it may have
- * returned unseen, the same function a second time means that the first is over, not that it jumped in a circle.
+ * Whether the frame at the hit's own slot has ended in a jump to the function that enters. That is sure where its call
+ * can enter no other function. If it is as likely to have been left, nobody knows. Where it may jump anywhere and its
+ * caller may catch what leaves it, or where it may have returned unseen, the same function a second time means that the
+ * first is over, not that it jumped in a circle. The walk is used anew.
  */
-static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame *frame, u32 index)
+static __always_inline int rt_is_tail_caller(struct rt_walk *walk, struct rt_frame *frame, u32 index)
 {
-	struct rt_walk walk = { .hit = hit, .start = index + 1, .found = RT_NONE };
+	const struct rt_hit *hit = walk->hit;
+	u32 is_fixed = frame->behind & RT_BEHIND_FIXED, is_doubtful = frame->tails == RT_TAILS_DOUBTFUL;
 
 	if (!rt_may_jump(hit, frame))
 		return 0;
-	if (frame->tails == RT_TAILS_DOUBTFUL) {
-		rt_doubt_again(hit, frame);
-		if (!frame->doubt)
-			frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
-		return 0;
-	}
 	rt_doubt_again(hit, frame);
-	walk.stack = frame->doubt || (frame->tails == RT_TAILS_ANYWHERE && frame->catches);
-	rt_repeat(RT_TAILS_MAX, rt_same_slot_step, &walk);
-	if (walk.found == RT_DEAD)
+	walk->start = index + 1;
+	walk->found = RT_NONE;
+	walk->stack = frame->doubt || is_doubtful ||
+		     (frame->tails == RT_TAILS_ANYWHERE && frame->behind & RT_BEHIND_CATCHES);
+	rt_repeat(RT_TAILS_MAX, rt_same_slot_step, walk);
+	if (walk->found == RT_DEAD && !is_doubtful)
 		return 0;
-	if (walk.found == 0) {
-		if (frame->tails != RT_TAILS_ANYWHERE || rt_is_ordered(frame->stack))
-			return 1;
-		/* A coroutine that will never go on leaves no trace, and its stack is used again. */
+	if (walk->found == 0 && (is_fixed || (!is_doubtful && rt_is_ordered(frame->stack))))
+		return 1;
+	/* A coroutine that will never go on leaves no trace either, and its stack is used again. */
+	if (walk->found == 0 || is_doubtful) {
 		if (!frame->doubt)
 			frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
 		return 0;
 	}
 	/* Too many in a row: they would all return with the last, and some of what they called would be missing. */
-	walk.start = index + 1;
-	rt_repeat(RT_TAILS_MAX, rt_doubt_chain_step, &walk);
+	walk->start = index + 1;
+	rt_repeat(RT_TAILS_MAX, rt_doubt_chain_step, walk);
 	return 0;
 }
 
@@ -125,6 +124,7 @@ rt_rare u32 rt_search_caller(const struct rt_hit *given)
 	struct rt_frame *frame, *below;
 	struct rt_hit hit;
 	int is_running;
+	u32 found;
 
 	if (!rt_known(&hit, given))
 		return RT_NONE;
@@ -141,7 +141,8 @@ rt_rare u32 rt_search_caller(const struct rt_hit *given)
 		rt_repeat(RT_FRAMES, rt_youngest_step, &walk);
 	else
 		rt_repeat(RT_FRAMES, rt_next_above_step, &walk);
-	frame = rt_frame(&hit, walk.found);
+	found = walk.found;
+	frame = rt_frame(&hit, found);
 	below = rt_frame(&hit, walk.doubtful);
 	/* Its caller, or who called that, calls again from further up. */
 	if (below && below->parent >= (frame ? frame->id : 0))
@@ -149,10 +150,10 @@ rt_rare u32 rt_search_caller(const struct rt_hit *given)
 	if (!frame)
 		return RT_NONE;
 	if (frame->slot == hit.slot)
-		is_running = rt_is_tail_caller(&hit, frame, walk.found);
+		is_running = rt_is_tail_caller(&walk, frame, found);
 	else
 		is_running = !rt_was_left(&hit, frame);
-	return is_running ? walk.found : walk.found | RT_DEAD;
+	return is_running ? found : found | RT_DEAD;
 }
 
 /*
@@ -247,7 +248,7 @@ static __always_inline u64 rt_read_return(const struct rt_hit *hit, u64 slot, u6
 static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_frame *frame, u64 arrival, u32 pops)
 {
 	u32 kind = RT_ARRIVAL_SKIP, rise = pops & RT_POPS_MAX, words = 0, is_hooked = 0, i;
-	u64 home = hit->word, skipped = 0, own = 0;
+	u64 home = hit->word, skipped = 0;
 
 	for (i = 0; i <= RT_SKIPS_MAX && home; i++) {
 		if (arrival == RT_UNKNOWN)
@@ -259,23 +260,31 @@ static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_fra
 		if (kind != RT_ARRIVAL_SKIP)
 			break;
 		if (!skipped)
-			own = arrival;
+			frame->behind = arrival >> (32 + RT_SKIP_FIXED_BIT);
 		skipped = home;
-		rise += words & ~(1u << RT_SKIP_ASKED_BIT);
+		rise += words & ~(1u << RT_SKIP_ASKED_BIT | 1u << RT_SKIP_FIXED_BIT);
 		home = rt_read_return(hit, hit->slot + rise * sizeof(u64), &arrival, &is_hooked);
 	}
 	if (home && kind == RT_ARRIVAL_SKIP) {
 		rt_ask_for_site(hit, skipped);
 		kind = RT_ARRIVAL_ASKED;
-	} else if (skipped && kind != RT_ARRIVAL_PLACED && !(own >> (32 + RT_SKIP_ASKED_BIT))) {
+	} else if (skipped && kind != RT_ARRIVAL_PLACED && !(frame->behind >> (RT_SKIP_ASKED_BIT - RT_SKIP_FIXED_BIT))) {
 		rt_ask_for_interim(hit, hit->word);
 	}
 	frame->home = home;
 	frame->rise = rise;
 	frame->overwritten = is_hooked;
-	frame->catches = !skipped && (kind != RT_ARRIVAL_PLACED || words & 1);
+	if (kind != RT_ARRIVAL_PLACED)
+		words = RT_BEHIND_CATCHES;
+	if (skipped)
+		frame->behind = (frame->behind & RT_BEHIND_FIXED) | (words & RT_BEHIND_LANDS);
+	else
+		frame->behind = words;
+	if (words & RT_BEHIND_LANDS && frame->tails != RT_TAILS_NEVER)
+		frame->tails = RT_TAILS_DOUBTFUL;
 	if (!frame->doubt)
-		frame->doubt = rt_doubt(home ? kind : RT_ARRIVAL_SKIP);
+		frame->doubt = (words & RT_BEHIND_BACK) == RT_BEHIND_JOINED ? 1 + RT_UNTIMED_AMBIGUOUS :
+										   rt_doubt(home ? kind : RT_ARRIVAL_SKIP);
 }
 
 /* What is known of a call when it enters; its caller may be null. */
@@ -292,7 +301,7 @@ static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *
 	frame->stack = hit->stack;
 	frame->depth = caller ? caller->depth + 1 : 0;
 	frame->rise = 0;
-	frame->catches = 1;
+	frame->behind = RT_BEHIND_CATCHES;
 	frame->overwritten = 0;
 	frame->overwrites = (pops & RT_POPS_OVERWRITES) != 0;
 	frame->policy = policy;
@@ -354,7 +363,7 @@ rt_rare u32 rt_is_lap(const struct rt_hit *given)
 	if (!frame)
 		return 0;
 	rt_doubt_again(&hit, frame);
-	if (frame->doubt || frame->catches || frame->tails >= RT_TAILS_ANYWHERE) {
+	if (frame->doubt || frame->behind & RT_BEHIND_BACK || frame->tails >= RT_TAILS_ANYWHERE) {
 		/* No hit can end it for sure any more. */
 		frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
 		rt_lost(hit.region, RT_LOSS_MAYBE_LAP);

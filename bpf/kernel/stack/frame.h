@@ -38,7 +38,7 @@ struct rt_frame {
 	u8 tails; /* enum rt_tails */
 	u8 doubt; /* why its return may go undetected: 1 + enum rt_untimed_reason; 0: it will not */
 	u8 marked; /* a call that it made left as a record, so it must, too */
-	u8 catches; /* its caller may get control back without its return */
+	u8 behind; /* enum rt_behind of its return address, and RT_BEHIND_LANDS also of its home */
 	u8 overwritten; /* the return of a caller that only returns is hooked: the trampoline pushes registers below it */
 	u8 opens; /* where calls are recorded only within some functions: it is a call of one of these */
 	u8 overwrites; /* its function writes to the slot, which says nothing then */

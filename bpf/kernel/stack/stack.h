@@ -477,7 +477,7 @@ static __always_inline void rt_doubt_again(const struct rt_hit *hit, struct rt_f
 	arrival = rt_known_arrival(hit, frame->home);
 	if (arrival == RT_UNKNOWN)
 		arrival = RT_ARRIVAL_ASKED;
-	if ((u32)arrival == RT_ARRIVAL_PLACED && rt_was_dropped(frame, arrival >> 33))
+	if ((u32)arrival == RT_ARRIVAL_PLACED && rt_was_dropped(frame, arrival >> (32 + RT_BEHIND_BITS)))
 		arrival = RT_ARRIVAL_DROPPED;
 	if ((u32)arrival == RT_ARRIVAL_PLACED && rt_is_replaced(hit, frame->home))
 		arrival = RT_ARRIVAL_ASKED;
@@ -633,7 +633,9 @@ static __always_inline int rt_may_jump(const struct rt_hit *hit, const struct rt
 {
 	if (frame->tails == RT_TAILS_NEVER || frame->tails == RT_TAILS_JUMPED || (hit->word && frame->word != hit->word))
 		return 0;
-	return frame->tails != RT_TAILS_KNOWN || rt_is_known_tail(frame->region, hit->region);
+	if (frame->tails == RT_TAILS_ANYWHERE || rt_is_known_tail(frame->region, hit->region))
+		return 1;
+	return frame->tails == RT_TAILS_DOUBTFUL && rt_is_known_tail(frame->region, RT_ANYWHERE);
 }
 
 /* Whether a call that was left with the slot of the hit may go on, and have ended in a jump to the function that enters. */

@@ -20,13 +20,14 @@ enum rt_limit {
 	RT_FRAMES = 1024, /* both */
 	/* Frames of a thread that were left without a return, and may still turn out to be suspended. */
 	RT_LEFT_MAX = 16,
-	/* Times of CLOCK_MONOTONIC in units of 2^21 ns, modulo 2^31: of two, it is known for 26 days which is later. */
-	RT_SINCE_SHIFT = 21,
-	RT_SINCE_BITS = 31,
+	/* Times of CLOCK_MONOTONIC in units of 2^23 ns, modulo 2^29: of two, it is known for 26 days which is later. */
+	RT_SINCE_SHIFT = 23,
+	RT_SINCE_BITS = 29,
 	/* Callers that only return, one above the other, that are skipped to find where a call returns to. */
 	RT_SKIPS_MAX = 4,
-	/* The bit of rt_arrival.words, see there. */
+	/* Bits of rt_arrival.words, see there. */
 	RT_SKIP_ASKED_BIT = 31,
+	RT_SKIP_FIXED_BIT = 30,
 	RT_NO_PROBE = 255, /* for the distance of a probe from a return address, which is shorter */
 	RT_POPS_MAX = 8191, /* words that a function takes off the stack as it returns: 16 bits of bytes */
 	RT_POPS_OVERWRITES = 1 << 13, /* beside them: it writes to the slot of its return address before it returns */
@@ -61,6 +62,8 @@ enum rt_limit {
 #define RT_NO_REGION 0xffffffffu
 /* In place of the function that another ends in a jump to: calls within that other one are recorded. */
 #define RT_OPENS 0xfffffffeu
+/* In the same place: it may also end in a jump to any function. */
+#define RT_ANYWHERE 0xfffffffdu
 
 /* The least duration of calls that leave as records, where none does. */
 #define RT_NEVER (~0ull)
@@ -115,7 +118,7 @@ enum rt_tails {
 	RT_TAILS_NEVER = 0,
 	RT_TAILS_KNOWN = 1, /* those in the table of tail calls */
 	RT_TAILS_ANYWHERE = 2,
-	RT_TAILS_DOUBTFUL = 3, /* the same, but in its library calls are also left in ways that no probe sees */
+	RT_TAILS_DOUBTFUL = 3, /* as the table says, but its calls may also be left in ways that no probe sees */
 	RT_TAILS_JUMPED = 4, /* of a frame: a jump was seen to leave it, so it has not ended in one */
 };
 
@@ -126,6 +129,17 @@ enum rt_arrival_kind {
 	RT_ARRIVAL_SKIP = 2, /* the code there only returns: what counts is where that returns to */
 	RT_ARRIVAL_IMPOSSIBLE = 3, /* no probe can be placed */
 	RT_ARRIVAL_DROPPED = 4, /* the probe cost too much */
+};
+
+/* What is known of the code behind a call, from the lowest bit of the words of RT_ARRIVAL_PLACED on. */
+enum rt_behind {
+	RT_BEHIND_FIXED = 1, /* all calls that return there enter the same traced function */
+	/* Two bits: how its function may get control back without a return. */
+	RT_BEHIND_CATCHES = 2, /* by jumps that probes see */
+	RT_BEHIND_LANDS = 4, /* by others, too */
+	RT_BEHIND_JOINED = 6, /* by others, which may come there, too */
+	RT_BEHIND_BACK = 6, /* the mask */
+	RT_BEHIND_BITS = 3,
 };
 
 /* Why a call has no duration. */
@@ -235,10 +249,10 @@ struct rt_primed_key {
 struct rt_arrival {
 	enum rt_arrival_kind kind;
 	/*
-	 * Of RT_ARRIVAL_ASKED: when, in milliseconds or nearly so. Of RT_ARRIVAL_SKIP: words from the slot of the call to that of its caller, and RT_SKIP_ASKED once user
-	 * space was asked for a probe there as long as none detects returns to the caller. Of RT_ARRIVAL_PLACED:
-	 * whether the function there may get control back from a call without its return, and above that bit
-	 * when it was last taken out, as RT_SINCE_SHIFT tells it; 0 where there always was one. Of
+	 * Of RT_ARRIVAL_ASKED: when, in milliseconds or nearly so. Of RT_ARRIVAL_SKIP: words from the slot of the call
+	 * to that of its caller; RT_SKIP_ASKED_BIT once user space was asked for a probe there as long as none detects
+	 * returns to the caller; RT_SKIP_FIXED_BIT as RT_BEHIND_FIXED. Of RT_ARRIVAL_PLACED: enum rt_behind, and above
+	 * its bits when the probe was last taken out, as RT_SINCE_SHIFT tells it; 0 where there always was one. Of
 	 * RT_ARRIVAL_DROPPED: after how many more calls from there user space is asked again; 0: never.
 	 */
 	u32 words;

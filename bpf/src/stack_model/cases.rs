@@ -224,12 +224,12 @@ fn tail_callers_end_with_the_last_whoever_entered_in_between() {
         &["b 1<0 0 returned 30/10", "x 2<0 0 returned 30/0", "c 3<1 1 returned 10/0"],
     );
     check(
-        "b>c other:b+880/k third:x+900 other:c+880/t other:b-880 third:x-900",
+        "B=calls1 b>c other:b+880/k third:x+900 other:c+880/t other:b-880 third:x-900",
         &["b 1<0 0 returned 30/10", "x 2<0 0 returned 30/0", "c 3<1 1 returned 10/0"],
     );
     // On a stack further up in the same mapping.
     check(
-        "b>c other:b+480/k other:x+900 other:c+480/t other:b-480 other:x-900",
+        "B=calls1 b>c other:b+480/k other:x+900 other:c+480/t other:b-480 other:x-900",
         &["b 1<0 0 returned 30/10", "x 2<0 0 returned 30/0", "c 3<1 1 returned 10/0"],
     );
 }
@@ -238,6 +238,7 @@ fn tail_callers_end_with_the_last_whoever_entered_in_between() {
 fn a_coroutine_may_be_over_in_silence_and_its_stack_used_again() {
     check("other:b+880X/y other:c+880X other:X-880", &["b 1<0 0 unseen 0/0", "c 2<0 0 returned 10/0"]);
     check("other:b+880/y other:b+880 other:b-880", &["b 1<0 0 unseen 0/0", "b 2<0 0 returned 10/0"]);
+    check("b>c other:b+880X/k other:c+880X other:X-880", &["b 1<0 0 unseen 0/0", "c 2<0 0 returned 10/0"]);
     // Its caller would not have called again: it is over.
     check("B=catches other:b+880/y other:b+880/y other:b-880", &["b 1<0 0 unwound 10/0", "b 2<0 0 returned 10/0"]);
 }

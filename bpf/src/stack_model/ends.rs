@@ -394,6 +394,18 @@ fn what_may_have_jumped_or_been_left_has_no_known_end() {
 }
 
 #[test]
+fn what_may_have_been_left_has_jumped_where_nothing_else_is_called() {
+    check("X=calls1 f+80X/q g+80X/t X-80", &["f 1<0 0 returned 20/10", "g 2<1 1 returned 10/0"]);
+    check("X=calls1 b>c b+80X/qk c+80X/t X-80", &["b 1<0 0 returned 20/10", "c 2<1 1 returned 10/0"]);
+    // The function that is called there comes again.
+    check("X=calls1 f+80X/q f+80X X-80", &["f 1<0 0 unseen 0/0", "f 2<0 0 returned 10/0"]);
+    // Who calls may get control back by a jump that nobody sees.
+    check("X=lands b>c b+80X/k c+80X X-80", &["b 1<0 0 unseen 0/0", "c 2<0 0 returned 10/0"]);
+    // One that it never jumps to.
+    check("b>c b+80X/qk d+80X X-80", &["b 1<0 0 unwound 10/0", "d 2<0 0 returned 10/0"]);
+}
+
+#[test]
 fn a_function_that_takes_words_off_the_stack_returns_above_them() {
     check("a+100 f+80X/p X-96 a-100", &["a 1<0 0 returned 30/10", "f 2<1 1 returned 10/0"]);
     // By a caller that only returns.
@@ -509,6 +521,12 @@ fn the_slots_of_callees_count_as_far_as_nothing_writes_there_after_the_return() 
     // 15 words below the slot of the return, and 16.
     check("X=skip15 W@200 b+80X w80 W-200/r", &unwound);
     check("X=skip16 W@208 b+80X w80 W-208/r", &returned);
+}
+
+#[test]
+fn a_call_has_no_duration_where_who_has_left_it_comes_by() {
+    untimed("X=joined a+100 b+80X X-80 a-100", UntimedCode::RT_UNTIMED_AMBIGUOUS);
+    untimed("X=joined Y=skip2 a+120 X@96 b+80Y X-96 a-120", UntimedCode::RT_UNTIMED_AMBIGUOUS);
 }
 
 #[test]

@@ -33,7 +33,7 @@ use std::cmp::{Ordering, Reverse};
 
 use proptest::prelude::*;
 
-use crate::wire::{ArrivalCode, CallRecord, EndingCode, PolicyCode, TailsCode, UntimedCode};
+use crate::wire::{ArrivalCode, BehindBit, CallRecord, EndingCode, PolicyCode, TailsCode, UntimedCode};
 
 use self::jump::Seen;
 use self::programs::{op, regions, signal_top, site};
@@ -97,6 +97,14 @@ struct Site {
     fixed: Option<usize>,
     /// Who calls from there may get control back without a return.
     catches: bool,
+}
+
+impl Site {
+    /// The same, as the kernel side is told.
+    fn behind(&self) -> u32 {
+        let bit = |is: bool, BehindBit(bit)| if is { bit } else { 0 };
+        bit(self.catches, BehindBit::RT_BEHIND_CATCHES) | bit(self.fixed.is_some(), BehindBit::RT_BEHIND_FIXED)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +171,7 @@ struct Call {
     is_below_hook: bool,
     /// Its caller may get control back without its return.
     is_caught: bool,
+    is_fixed: bool,
     /// Why its return may go undetected.
     doubt: Option<UntimedCode>,
     has_ended: bool,
@@ -218,7 +227,7 @@ impl Machine {
     fn new(regions: [Region; REGIONS], sites: [Site; SITES], signal_top: u64, within: Option<u64>) -> Machine {
         let thread = Thread::new();
         for (word, site) in (SITE..).zip(&sites) {
-            thread.world.set_arrival(word, site.kind, site.catches.into());
+            thread.world.set_arrival(word, site.kind, site.behind());
         }
         thread.world.set_arrival(UNPROBED, ArrivalCode::RT_ARRIVAL_IMPOSSIBLE, 0);
         for words in 1..32 {
@@ -274,8 +283,8 @@ impl Machine {
             Op::Place { site } => {
                 if self.sites[site].kind == ArrivalCode::RT_ARRIVAL_ASKED {
                     self.sites[site].kind = ArrivalCode::RT_ARRIVAL_PLACED;
-                    let catches = self.sites[site].catches.into();
-                    self.thread.world.set_arrival(SITE + site as u64, ArrivalCode::RT_ARRIVAL_PLACED, catches);
+                    let behind = self.sites[site].behind();
+                    self.thread.world.set_arrival(SITE + site as u64, ArrivalCode::RT_ARRIVAL_PLACED, behind);
                 }
             }
         }
@@ -334,8 +343,7 @@ impl Machine {
         }
         let (slot, word, chain) = (activation.slot, activation.word, activation.calls.clone());
         let Some(region) = region.filter(|&region| self.can_jump(&chain, region)) else { return };
-        let is_doubtful = |&last: &usize| self.regions[self.calls[last].region].tails == TailsCode::RT_TAILS_ANYWHERE;
-        if !self.is_ordered() && chain.last().is_some_and(is_doubtful) {
+        if !self.is_ordered() && chain.last().is_some_and(|&last| !self.calls[last].is_fixed) {
             return;
         }
         if chain.last().is_some_and(|&last| self.may_lap(&self.calls[last], word, region)) {
@@ -603,6 +611,12 @@ impl Machine {
         site.is_none_or(|site| site.catches || site.kind != ArrivalCode::RT_ARRIVAL_PLACED)
     }
 
+    /// Whether all that calls from the return address enters one function.
+    fn is_fixed(&self, word: u64) -> bool {
+        let site = word.checked_sub(SITE).and_then(|site| self.sites.get(site as usize));
+        site.is_some_and(|site| site.fixed.is_some() && site.kind == ArrivalCode::RT_ARRIVAL_PLACED)
+    }
+
     /// The function of the innermost activation enters, which shows that these calls are over.
     fn enter(&mut self, region: usize, dead: Vec<usize>) {
         let Activation { slot, word, .. } = *self.running().activations.last().expect("it was called");
@@ -630,6 +644,7 @@ impl Machine {
         let mut callers = (slot..=home_slot).step_by(8).skip(1);
         let is_below_hook = callers.any(|caller| self.thread.world.read(caller) == Some(TRAMPOLINE));
         let is_caught = policy != PolicyCode::RT_POLICY_RETURN_SITE || home_slot == slot && self.catches(word);
+        let is_fixed = policy == PolicyCode::RT_POLICY_RETURN_SITE && home_slot == slot && self.is_fixed(word);
         let (has_ended, is_aside, is_jumped, has_returned, returned_at) = (false, false, false, false, None);
         self.calls.push(Call {
             record,
@@ -640,6 +655,7 @@ impl Machine {
             home,
             is_below_hook,
             is_caught,
+            is_fixed,
             doubt,
             has_ended,
             is_aside,

@@ -24,7 +24,7 @@
 //! without a return. `X=skip2` makes it one where the caller only returns, from 2 words above; `X=asked`,
 //! `X=impossible`, `X=dropped` have no probe, and their callers may get control back, too.
 
-use crate::wire::{ArrivalCode, CallRecord, EndingCode, PolicyCode, TailsCode};
+use crate::wire::{ANYWHERE, ArrivalCode, BehindBit, CallRecord, EndingCode, PolicyCode, TailsCode};
 
 use super::{Function, Hit, OTHER, OWN, SIGNAL, Thread};
 
@@ -114,8 +114,11 @@ impl Script {
             Some(words) => (ArrivalCode::RT_ARRIVAL_SKIP, words.parse().unwrap()),
             None => match what {
                 "placed" | "fixed" => (ArrivalCode::RT_ARRIVAL_PLACED, 0),
-                "catches" => (ArrivalCode::RT_ARRIVAL_PLACED, 1),
+                "catches" => (ArrivalCode::RT_ARRIVAL_PLACED, BehindBit::RT_BEHIND_CATCHES.0),
                 "asked" => (ArrivalCode::RT_ARRIVAL_ASKED, 0),
+                "calls1" => (ArrivalCode::RT_ARRIVAL_PLACED, BehindBit::RT_BEHIND_FIXED.0),
+                "lands" => (ArrivalCode::RT_ARRIVAL_PLACED, BehindBit::RT_BEHIND_LANDS.0),
+                "joined" => (ArrivalCode::RT_ARRIVAL_PLACED, BehindBit::RT_BEHIND_JOINED.0),
                 "impossible" => (ArrivalCode::RT_ARRIVAL_IMPOSSIBLE, 0),
                 "dropped" => (ArrivalCode::RT_ARRIVAL_DROPPED, 0),
                 _ => panic!("not known of a return address: {what}"),
@@ -146,11 +149,14 @@ impl Script {
             _ => PolicyCode::RT_POLICY_RETURN_SITE,
         };
         let tails = match flags {
+            _ if flags.contains('q') => TailsCode::RT_TAILS_DOUBTFUL,
             _ if flags.contains('k') => TailsCode::RT_TAILS_KNOWN,
             _ if flags.contains('y') => TailsCode::RT_TAILS_ANYWHERE,
-            _ if flags.contains('q') => TailsCode::RT_TAILS_DOUBTFUL,
             _ => TailsCode::RT_TAILS_NEVER,
         };
+        if flags.contains(['q', 'y']) && !flags.contains('k') {
+            self.thread.world.add_tail(function.into(), ANYWHERE);
+        }
         if !flags.contains('t') {
             self.thread.world.write(hit.slot, from);
         }

@@ -1,5 +1,6 @@
 //! Control that leaves functions by other ways than a return, and other stacks than the thread's.
 
+use std::ops::RangeInclusive;
 use std::process::Command;
 
 use rtrace_model::Ending;
@@ -114,9 +115,12 @@ fn longjmp_is_traced_itself() {
     assert_eq!(recorded.to_string(), told.to_string());
 }
 
+/// Calls of 200 that return, where every other one is left. The first may meet no return site yet.
+const FIRST_MAY_MISS: RangeInclusive<usize> = 99..=100;
+
 /// Of 200 calls of a function that ends in a jump through a pointer, the program leaves every other one in silence. The
-/// next has its slot and its return address.
-fn leaves_every_other_call(program: &str) {
+/// next has its slot and its return address. So many have returned as far as rtrace can know.
+fn leaves_every_other_call(program: &str, expected: RangeInclusive<usize>) {
     const LIBRARY: &str = "volatile int passed; void pass(void (*f)(void)) { passed++; f(); }";
     let Some(_turn) = Turn::take() else { return };
     let texts: [(&str, &str, &[&str]); 2] =
@@ -127,8 +131,7 @@ fn leaves_every_other_call(program: &str) {
     let endings: Vec<Ending> = recording.calls().map(|call| call.ending).collect();
     assert_eq!(endings.len(), 200);
     let returned = endings.iter().filter(|&&ending| ending == Ending::Returned).count();
-    // The first meets no return site yet.
-    assert!((99..=100).contains(&returned), "{returned} {}", String::from_utf8_lossy(&output.stderr));
+    assert!(expected.contains(&returned), "{returned} {}", String::from_utf8_lossy(&output.stderr));
     assert!(recording.calls().all(|call| call.parent == 0));
 }
 
@@ -140,7 +143,26 @@ fn what_a_jump_of_the_program_leaves_has_not_returned() {
         __attribute__((noipa)) static void behind(void) {}
         __attribute__((noinline)) static void once(void) { pass(leave); behind(); __asm__ volatile(\"\"); }
         int main(void) { for (round = 0; round < 200; round++) if (!__builtin_setjmp(buffer)) once(); return 0; }",
+        FIRST_MAY_MISS,
     );
+}
+
+/// The jump comes to where the call would have returned, or who called its caller.
+#[test]
+fn what_a_jump_leaves_has_not_returned_where_the_two_ways_join() {
+    let program = |once: &str| {
+        format!(
+            "void pass(void (*)(void)); static void *buffer[5]; static volatile int round, left, back;
+            static void leave(void) {{ if (round % 2) __builtin_longjmp(buffer, 1); }}
+            __attribute__((noinline)) static void once(void) {{ pass(leave); back++; }}
+            int main(void) {{
+                for (round = 0; round < 200; round++) if (!__builtin_setjmp(buffer)) {once}; else left++;
+                return left != 100;
+            }}"
+        )
+    };
+    leaves_every_other_call(&program("once()"), 0..=0);
+    leaves_every_other_call(&program("pass(leave)"), 0..=0);
 }
 
 #[test]
@@ -160,5 +182,83 @@ fn what_a_coroutine_that_never_goes_on_calls_has_not_returned() {
             }
             return 0;
         }",
+        FIRST_MAY_MISS,
     );
+}
+
+/// A function that ends in a jump to a second one is left before that by `leave`. Then the second is called. Gives what is
+/// recorded of the first.
+fn leaves_the_first(program: &str) -> Option<Vec<Ending>> {
+    const LIBRARY: &str = "volatile int sink;
+        __attribute__((noipa)) void second(void (*hook)(void)) { for (int i = 0; i < 3; i++) sink = i; }
+        void first(void (*hook)(void)) { hook(); sink++; second(hook); }";
+    let _turn = Turn::take()?;
+    let shared = ["-O2", "-shared", "-fPIC", "-fexceptions", "-Wl,-Bsymbolic"];
+    let texts: [(&str, &str, &[&str]); 2] =
+        [(LIBRARY, "libjumping.so", &shared), (program, "program", &["-O2", "-w", "-ljumping"])];
+    let program = Command::new(compile_texts(&texts).join("program"));
+    let (output, recording) = rtrace::run(&["--lib".to_owned(), "libjumping.so".to_owned()], &program);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let regions = recording.regions();
+    let calls_of = |name: &str| {
+        let region = regions.iter().find(|region| region.name == name).unwrap().id;
+        recording.calls().filter(move |call| call.region == region)
+    };
+    let first: Vec<Ending> = calls_of("first").map(|call| call.ending).collect();
+    let nested = calls_of("second").filter(|call| call.parent != 0).count();
+    let returned = first.iter().filter(|&&ending| ending == Ending::Returned).count();
+    assert_eq!(nested, returned, "{}", String::from_utf8_lossy(&output.stderr));
+    Some(first)
+}
+
+#[test]
+fn a_function_that_was_left_has_not_jumped_to_the_next_one() {
+    let by_jump = leaves_the_first(
+        "void first(void (*)(void)), second(void (*)(void)); static void *buffer[5]; static volatile int left;
+        static void leave(void) { __builtin_longjmp(buffer, 1); }
+        __attribute__((noipa)) static void behind(void) {}
+        __attribute__((noinline)) static void call(void (*function)(void (*)(void))) {
+            if (!__builtin_setjmp(buffer)) { function(leave); behind(); } else left++;
+        }
+        int main(void) { for (int i = 0; i < 100; i++) { call(first); call(second); } return left != 100; }",
+    );
+    let by_switch = leaves_the_first(
+        "#include <sys/mman.h>
+        #include <ucontext.h>
+        void first(void (*)(void)), second(void (*)(void)); static ucontext_t caller, coroutine;
+        static void (*volatile function)(void (*)(void));
+        static void leave(void) { swapcontext(&coroutine, &caller); }
+        static void body(void) { function(leave); __asm__ volatile(\"\"); swapcontext(&coroutine, &caller); }
+        int main(void) {
+            void *stack = mmap(0, 65536, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            for (int i = 0; i < 200; i++) {
+                function = i & 1 ? second : first;
+                getcontext(&coroutine); coroutine.uc_stack.ss_sp = stack; coroutine.uc_stack.ss_size = 65536;
+                makecontext(&coroutine, body, 0); swapcontext(&caller, &coroutine);
+            }
+            return 0;
+        }",
+    );
+    for first in [by_jump, by_switch].into_iter().flatten() {
+        assert_eq!(first.len(), 100);
+        assert!(!first.contains(&Ending::Returned));
+    }
+}
+
+/// The call enters no other function.
+#[test]
+fn a_function_that_jumps_where_others_are_left_is_timed() {
+    let Some(first) = leaves_the_first(
+        "void first(void (*)(void)); static void *buffer[5]; static volatile int round, left, kept;
+        static void leave(void) { if (round % 2) __builtin_longjmp(buffer, 1); kept++; }
+        __attribute__((noipa)) static void behind(void) {}
+        __attribute__((noinline)) static void call(void) {
+            if (!__builtin_setjmp(buffer)) { first(leave); behind(); } else left++;
+        }
+        int main(void) { for (round = 0; round < 200; round++) call(); return left != 100; }",
+    ) else {
+        return;
+    };
+    let count = |meant| first.iter().filter(|&&ending| ending == meant).count();
+    assert_eq!((count(Ending::Returned), count(Ending::Unwound)), (100, 100));
 }

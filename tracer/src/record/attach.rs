@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use rtrace_bpf::journal::Probed;
 use rtrace_bpf::wire::{
-    PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, laps_cookie, pops_cookie, pops_number, step_cookie,
-    stub_cookie,
+    ANYWHERE, PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, laps_cookie, pops_cookie, pops_number,
+    step_cookie, stub_cookie,
 };
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_code::copies::Registers;
@@ -543,8 +543,8 @@ fn cookie(planned: &PlannedRegion) -> u64 {
     };
     let tails = match planned.tails {
         Tails::Never => TailsCode::RT_TAILS_NEVER,
+        _ if planned.abandons => TailsCode::RT_TAILS_DOUBTFUL,
         Tails::To(_) => TailsCode::RT_TAILS_KNOWN,
-        Tails::Anywhere if planned.abandons => TailsCode::RT_TAILS_DOUBTFUL,
         Tails::Anywhere => TailsCode::RT_TAILS_ANYWHERE,
     };
     let cookie = entry_cookie(planned.region.id.0, policy, tails);
@@ -559,9 +559,12 @@ fn describe(programs: &Programs, plan: &Plan) -> Result<(), Error> {
         let by_offset: HashMap<u64, u32> =
             library.regions.iter().map(|planned| (planned.region.file_offset, planned.region.id.0)).collect();
         let tails = library.regions.iter().flat_map(|planned| {
-            let Tails::To(offsets) = &planned.tails else { return Vec::new() };
-            let to = offsets.iter().filter_map(|offset| by_offset.get(offset));
-            to.map(|&to| (planned.region.id.0, to)).collect()
+            let to: Vec<u32> = match &planned.tails {
+                Tails::To(offsets) => offsets.iter().filter_map(|offset| by_offset.get(offset)).copied().collect(),
+                Tails::Anywhere => vec![ANYWHERE],
+                Tails::Never => Vec::new(),
+            };
+            to.into_iter().map(|to| (planned.region.id.0, to))
         });
         programs.set_tail_calls(tails)?;
         let odd = library.regions.iter().filter(|planned| planned.returning != Returning::default());

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use rtrace_bpf::wire::{self, QuestionCode, QuestionRecord, SiteHitsRecord};
-use rtrace_bpf::{ArrivalRule, Error, FilePlace, Probes, Programs, Since, Site, SiteHits, Tidings};
+use rtrace_bpf::{ArrivalRule, Behind, Error, FilePlace, Probes, Programs, Since, Site, SiteHits, Tidings};
 use rtrace_code::arrival::{self, Keeps, ReturnProbe};
 use rtrace_code::calls::Callee;
 use rtrace_code::instruction::Emulation;
@@ -490,8 +490,9 @@ impl<'a> ReturnSites<'a> {
 
     /// What the kernel side is to know of a site.
     fn in_place(&self, id: u32) -> ArrivalRule {
-        let Placed { file, offset, since, site, .. } = self.placed[id as usize];
-        ArrivalRule::Placed { catches: self.callers.catches(file, offset), since, distance: Some(site.distance) }
+        let Placed { file, offset, since, site, is_fixed, .. } = self.placed[id as usize];
+        let behind = Behind { back: self.callers.back(file, offset), is_fixed };
+        ArrivalRule::Placed { behind, since, distance: Some(site.distance) }
     }
 
     /// Places sites of a file in a process; returns those that the kernel refuses.
@@ -538,7 +539,7 @@ impl<'a> ReturnSites<'a> {
         is_interim: bool,
     ) -> Placement {
         let id = self.count();
-        let is_fixed = self.direct.contains_key(&(file, offset));
+        let is_fixed = self.is_fixed(file, offset);
         let only_returns = is_interim || self.only_returns.contains(&(file, offset));
         let since = self.gone.get(&(pid, file, offset)).and_then(|seen| seen.since);
         self.dropped.remove(&(pid, file, offset));

@@ -13,7 +13,7 @@ use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashSet};
-use rtrace_bpf::{ArrivalRule, Error, FilePlace, MAX_SITES};
+use rtrace_bpf::{Error, FilePlace, MAX_SITES};
 use rtrace_code::arrival::{self, ReturnProbe};
 use rtrace_symbolizer::modules;
 
@@ -388,7 +388,7 @@ impl ReturnSites<'_> {
                         sites.extend(self.sites(file, offset, pid, site, Vec::new()));
                     }
                 }
-                arrival::Arrival::Skip { words } => primed.push((place, ArrivalRule::Skip(words))),
+                arrival::Arrival::Skip { words } => primed.push((place, self.skipped(file, offset, words))),
                 arrival::Arrival::Never => primed.push((place, self.never_met(file, offset))),
                 arrival::Arrival::Site(_) | arrival::Arrival::Impossible => {}
             }

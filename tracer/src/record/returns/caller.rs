@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _};
+use rtrace_bpf::Back;
 use rtrace_code::arrival::{self, Arrival, Keeps, ReturnProbe};
 use rtrace_code::calls::{self, Callee};
 use rtrace_code::catching::Catching;
@@ -158,13 +159,24 @@ impl Callers {
     }
 
     /// Whether the function at this offset of a file may get control back without a return.
-    pub fn catches(&self, id: FileId, offset: u64) -> bool {
+    fn catches(&self, id: FileId, offset: u64) -> bool {
         self.catching(id).is_none_or(|catching| catching.contains(offset))
     }
 
     /// Whether control may come into the middle of the function at this offset of a file by a jump from anywhere.
     fn lands(&self, id: FileId, offset: u64) -> bool {
         self.catching(id).is_some_and(|catching| catching.lands(offset))
+    }
+
+    /// How the function at this return address of a file may get control back without a return.
+    pub fn back(&self, id: FileId, offset: u64) -> Back {
+        let joined = self.catching(id).and_then(|catching| catching.joined(offset, |range| self.read(id, range)));
+        match joined {
+            Some(true) => Back::Joined,
+            Some(false) => Back::Lands,
+            None if self.catches(id, offset) => Back::Caught,
+            None => Back::Never,
+        }
     }
 
     /// The function that makes the call that returns to this offset of a file, if it is known.

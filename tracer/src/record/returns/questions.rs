@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_bpf::wire::{QuestionCode, QuestionRecord};
-use rtrace_bpf::{ArrivalRule, Error, FilePlace};
+use rtrace_bpf::{ArrivalRule, Behind, Error, FilePlace};
 use rtrace_code::arrival;
 
 use super::links::Placement;
@@ -130,7 +130,7 @@ impl ReturnSites<'_> {
                 sites.extend(self.next_sites(pid, file, offset, is_awaited));
                 Decision::Place(file, sites)
             }
-            arrival::Arrival::Skip { words } => Decision::Answer(ArrivalRule::Skip(words)),
+            arrival::Arrival::Skip { words } => Decision::Answer(self.skipped(file, offset, words)),
             arrival::Arrival::Never => Decision::Answer(self.never_met(file, offset)),
             arrival::Arrival::Impossible => Decision::Answer(ArrivalRule::Impossible),
         })
@@ -192,7 +192,17 @@ impl ReturnSites<'_> {
 
     /// What the kernel side is to know of a return address to which nothing returns: no return goes undetected.
     pub(super) fn never_met(&self, file: FileId, offset: u64) -> ArrivalRule {
-        ArrivalRule::Placed { catches: self.callers.catches(file, offset), since: None, distance: None }
+        let behind = Behind { back: self.callers.back(file, offset), is_fixed: self.is_fixed(file, offset) };
+        ArrivalRule::Placed { behind, since: None, distance: None }
+    }
+
+    /// The same of one from which the code only returns, so many words higher.
+    pub(super) fn skipped(&self, file: FileId, offset: u64, words: u32) -> ArrivalRule {
+        ArrivalRule::Skip { words, is_fixed: self.is_fixed(file, offset) }
+    }
+
+    pub(super) fn is_fixed(&self, file: FileId, offset: u64) -> bool {
+        self.direct.contains_key(&(file, offset))
     }
 }
 

@@ -228,8 +228,8 @@ impl<'a> ReturnSites<'a> {
         seen.times += 1;
         match arrival {
             arrival::Arrival::Skip { words } if seen.times < MOST_INTERIM => {
-                let tell =
-                    |&(space, address)| self.programs.set_arrivals(space, &[(address, ArrivalRule::Skip(words))]);
+                let rule = self.skipped(key.1, key.2, words);
+                let tell = |&(space, address)| self.programs.set_arrivals(space, &[(address, rule)]);
                 placed.met.iter().try_for_each(tell)
             }
             _ => Ok(()),
