@@ -35,6 +35,7 @@ fn a_whole_recording() {
         event(2_003, EventKind::Attached { library: "/l".into(), regions: 7 }),
         event(2_004, EventKind::BlindWindow { library: "/l".into(), since: Timestamp(3) }),
         event(2_005, EventKind::Refused { library: "/l".into(), region: "f".into(), reason: "no \"way\"".into() }),
+        event(2_005, EventKind::NoLines { file: "/l".into() }),
         event(2_005, EventKind::NoValues { library: "/l".into(), region: "f".into(), reason: "why".into() }),
         event(2_005, EventKind::Overwritten { library: "/l".into(), region: None, sites: 3 }),
         event(2_006, EventKind::Estimated { metric: "cycles".into() }),

@@ -90,6 +90,11 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// Source lines of a file are missing: its debug information cannot be read.
+    NoLines {
+        /// Path of the file.
+        file: String,
+    },
     /// Recording began.
     Armed,
     /// Recording ended.
@@ -157,6 +162,7 @@ impl EventKind {
             EventKind::Overwritten { .. } => "overwritten",
             EventKind::Refused { .. } => "refused",
             EventKind::NoValues { .. } => "no_values",
+            EventKind::NoLines { .. } => "no_lines",
             EventKind::Armed => "armed",
             EventKind::Disarmed => "disarmed",
             EventKind::Estimated { .. } => "estimated",

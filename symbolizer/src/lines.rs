@@ -1,7 +1,7 @@
 //! Which function and source line code belongs to, by symbol tables and debug information.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -34,6 +34,8 @@ pub struct CodeLine {
 pub struct Lines {
     symbolizer: Symbolizer,
     trusted: RefCell<HashMap<PathBuf, Trusted>>,
+    /// Files whose debug information cannot be read, as people know them.
+    unread: RefCell<BTreeSet<String>>,
     /// Of files with places that no symbol covers, the exported functions by offset.
     exports: RefCell<HashMap<PathBuf, Vec<(u64, String)>>>,
     /// Of processes that have ended, what their compilers have named since then.
@@ -53,11 +55,18 @@ impl Lines {
     /// Those of a recording that began then.
     pub fn since(since: SystemTime) -> Lines {
         let symbolizer = Symbolizer::builder().enable_demangling(false).build();
-        Lines { symbolizer, trusted: RefCell::default(), exports: RefCell::default(), maps: RefCell::default(), since }
+        Lines {
+            symbolizer,
+            trusted: RefCell::default(),
+            unread: RefCell::default(),
+            exports: RefCell::default(),
+            maps: RefCell::default(),
+            since,
+        }
     }
 
-    /// The code at this offset of an ELF file; `None` where nothing is known of it.
-    pub fn in_file(&self, path: &Path, offset: u64) -> Option<CodeLine> {
+    /// The code at this offset of an ELF file, which people know by `name`; `None` where nothing is known of it.
+    pub fn in_file(&self, path: &Path, name: &str, offset: u64) -> Option<CodeLine> {
         let mut trusted = self.trusted.borrow_mut();
         let trusted = trusted
             .entry(path.to_owned())
@@ -74,10 +83,17 @@ impl Lines {
                 None => *trusted = Trusted::Symbols,
             }
         }
-        if *trusted == Trusted::Nothing {
-            return None;
+        let found = if *trusted == Trusted::Nothing { None } else { of(false).and_then(Result::ok) };
+        if found.is_some() || *trusted != Trusted::DebugInformation {
+            self.unread.borrow_mut().insert(name.to_owned());
         }
-        of(false).and_then(Result::ok).flatten()
+        found.flatten()
+    }
+
+    /// The files, as people know them, with places whose source lines are missing because their debug information cannot be
+    /// read.
+    pub fn unread(&self) -> Vec<String> {
+        self.unread.borrow().iter().cloned().collect()
     }
 
     /// The last function in front of this offset of an ELF file that the file exports, and the bytes from there. For code
@@ -164,7 +180,7 @@ mod tests {
         let hidden = first.file_offset + first.size + 1;
         assert!(hidden < last.file_offset, "the compiler has left out the function in the middle");
         let lines = Lines::since(SystemTime::now());
-        assert_eq!(lines.in_file(&path, hidden), None);
+        assert_eq!(lines.in_file(&path, "known", hidden), None);
         assert_eq!(lines.nearest(&path, hidden), Some(("first".to_owned(), first.size + 1)));
         assert_eq!(lines.nearest(&path, last.file_offset), Some(("last".to_owned(), 0)));
         assert_eq!(lines.nearest(&path, 0), None);
@@ -192,14 +208,19 @@ mod tests {
         let path = folder.path().join("library.so");
         let Some((bytes, table)) = with_section(&path, &["-gdwarf-4"], ".debug_line") else { return };
         let offset = offset_of_first(&path);
-        assert!(Lines::since(SystemTime::now()).in_file(&path, offset).unwrap().source.is_some());
+        assert!(Lines::since(SystemTime::now()).in_file(&path, "known", offset).unwrap().source.is_some());
+        let mut told = 0;
         for at in table {
             let mut damaged = bytes.clone();
             // Another file, which the table need not have.
             damaged[at] = 4;
             fs::write(&path, damaged).unwrap();
-            assert_eq!(Lines::since(SystemTime::now()).in_file(&path, offset).unwrap().function, "first", "{at:#x}");
+            let lines = Lines::since(SystemTime::now());
+            let found = lines.in_file(&path, "known", offset).unwrap();
+            assert_eq!(found.function, "first", "{at:#x}");
+            told += lines.unread().len();
         }
+        assert!(told > 0);
     }
 
     #[test]
@@ -208,11 +229,12 @@ mod tests {
         let path = folder.path().join("library.so");
         let Some((mut bytes, section)) = with_section(&path, &["-gz=zlib"], ".debug_info") else { return };
         let offset = offset_of_first(&path);
-        assert!(Lines::since(SystemTime::now()).in_file(&path, offset).unwrap().source.is_some());
+        assert!(Lines::since(SystemTime::now()).in_file(&path, "known", offset).unwrap().source.is_some());
         bytes[section.start + 8..][..8].copy_from_slice(&(1_u64 << 46).to_le_bytes());
         fs::write(&path, bytes).unwrap();
         let lines = Lines::since(SystemTime::now());
-        assert_eq!(lines.in_file(&path, offset), None);
+        assert_eq!(lines.in_file(&path, "known", offset), None);
+        assert_eq!(lines.unread(), ["known"]);
         assert_eq!(lines.nearest(&path, offset), Some(("first".to_owned(), 0)));
     }
 }

@@ -102,6 +102,7 @@ fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
 fn gaps(trace: &TraceSet) -> Result<Vec<String>, Error> {
     let (mut libraries, mut variables) = (Gaps::default(), Gaps::default());
     let (mut of_counters, mut overwritten, mut without_values) = (BTreeSet::new(), 0, BTreeMap::new());
+    let mut without_lines = BTreeSet::new();
     for events in trace.events() {
         for event in events? {
             match event.kind {
@@ -109,6 +110,10 @@ fn gaps(trace: &TraceSet) -> Result<Vec<String>, Error> {
                 EventKind::Overwritten { sites, .. } => overwritten += sites,
                 EventKind::Watched { since, .. } => variables.add(event.time.since(since)),
                 EventKind::NoValues { reason, .. } => *without_values.entry(reason).or_insert(0_u64) += 1,
+                EventKind::NoLines { file } => {
+                    let problem = "source lines are missing: its debug information cannot be read";
+                    without_lines.insert(format!("{}: {problem}", escape(&file)));
+                }
                 EventKind::Unwatched { variable, reason } => {
                     of_counters.insert(format!("{} was not watched: {}", escape(&variable), escape(&reason)));
                 }
@@ -129,7 +134,8 @@ fn gaps(trace: &TraceSet) -> Result<Vec<String>, Error> {
     let without_values = without_values
         .into_iter()
         .map(|(reason, count)| format!("functions without values: {} ({})", grouped(count), escape(&reason)));
-    let notes = libraries.into_iter().chain(overwritten).chain(variables).chain(without_values).chain(of_counters);
+    let notes = libraries.into_iter().chain(overwritten).chain(variables).chain(without_values);
+    let notes = notes.chain(without_lines).chain(of_counters);
     Ok(notes.collect())
 }
 

@@ -180,8 +180,10 @@ fn define(trace: &TraceSet, (from, to): (Timestamp, Timestamp), sink: &mut dyn S
 
 /// What was left out is true of every range.
 fn is_told(event: &Event, from: Timestamp, to: Timestamp) -> bool {
-    let is_lasting =
-        matches!(event.kind, EventKind::Refused { .. } | EventKind::NoValues { .. } | EventKind::Attached { .. });
+    let is_lasting = matches!(
+        event.kind,
+        EventKind::Refused { .. } | EventKind::NoValues { .. } | EventKind::NoLines { .. } | EventKind::Attached { .. }
+    );
     is_lasting || (event.time >= from && event.time <= to)
 }
 

@@ -158,6 +158,7 @@ impl KeptCalls {
             EventKind::Attached { .. }
             | EventKind::Refused { .. }
             | EventKind::NoValues { .. }
+            | EventKind::NoLines { .. }
             | EventKind::Watched { .. }
             | EventKind::Unwatched { .. }
             | EventKind::Estimated { .. } => self.lasting.push(event.clone()),

@@ -246,7 +246,7 @@ impl Attachment {
         let files: HashMap<_, _> = self.placed.iter().map(|placed| (placed.library.id, placed)).collect();
         let located = |region: &Region| {
             let Placed { file, library, .. } = files.get(&region.library)?;
-            let line = lines.in_file(&file.reachable(Some(&library.path)), region.file_offset)?;
+            let line = lines.in_file(&file.reachable(Some(&library.path)), &library.path, region.file_offset)?;
             let SourceLine { file, line } =
                 line.inlined.first().map_or(line.source, |first| first.called_at.clone())?;
             let (source_file, source_line) = (Some(file), (line > 0).then_some(line));

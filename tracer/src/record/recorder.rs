@@ -260,6 +260,7 @@ fn record_guarded(
     let lines = Lines::since(began);
     pipeline.send(Item::Define(call_sites.named(&lines, &stepped)));
     pipeline.send(Item::Define(announcements.located(&calls, &lines)));
+    lines.unread().into_iter().for_each(|file| announcements.event(EventKind::NoLines { file }));
     pipeline.finish(summary.clone())?;
     Ok(summary)
 }

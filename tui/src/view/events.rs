@@ -182,6 +182,9 @@ fn text(told: &[&Event], state: &State) -> String {
         }
         EventKind::Refused { region, reason, .. } => format!("{region} is not probed: {reason}"),
         EventKind::NoValues { region, reason, .. } => format!("{region}: values are not recorded: {reason}"),
+        EventKind::NoLines { file } => {
+            format!("{file}: its debug information cannot be read, source lines are missing")
+        }
         EventKind::Armed => "recording begins".to_owned(),
         EventKind::Disarmed => "recording ends".to_owned(),
         EventKind::Estimated { metric } => format!("{metric} is estimated from now on"),

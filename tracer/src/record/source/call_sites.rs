@@ -203,7 +203,7 @@ impl CallSites {
             let reached = file.and_then(|file| self.files.get(&file)?.pinned.as_ref());
             let reached = reached.map(|pinned| pinned.reachable(site.file.as_deref()));
             let line = match &reached {
-                Some(path) => lines.in_file(path, within),
+                Some(path) => lines.in_file(path, site.file.as_deref().unwrap_or_default(), within),
                 // Of a line of Python, all is known.
                 None if site.file.is_none() && site.function.is_none() => lines.in_process(pid, within),
                 None => None,
