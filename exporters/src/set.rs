@@ -132,7 +132,7 @@ impl TraceSet {
         Some(Cow::Owned(format!("{} [{library}]", region.name)))
     }
 
-    /// How many calls of a region have values, and of each of [its columns](TraceSet::value_columns_of) how many of
+    /// How many calls of a region have values, and of each of [its columns](Definitions::value_columns_of) how many of
     /// these are null, where the files say it.
     ///
     /// # Errors
@@ -313,7 +313,7 @@ impl TraceSet {
 pub struct Folded<'a> {
     set: &'a TraceSet,
     /// Those of traces whose calls are folded by call path: by location, but for those of the
-    /// [`profile`](TraceSet::profile), which come first.
+    /// [`profile`](Definitions::profile), which come first.
     pub paths: Vec<FoldedPath>,
     unfolded: Vec<&'a SetMember>,
 }
