@@ -91,22 +91,22 @@ rt_step(rt_doubt_chain_step)
 static __always_inline int rt_is_tail_caller(struct rt_walk *walk, struct rt_frame *frame, u32 index)
 {
 	const struct rt_hit *hit = walk->hit;
-	u32 is_fixed = frame->behind & RT_BEHIND_FIXED, is_doubtful = frame->tails == RT_TAILS_DOUBTFUL;
+	u32 is_fixed = frame->behind & RT_BEHIND_FIXED, is_doubtful = frame->tails == RT_TAILS_DOUBTFUL, is_over;
 
 	if (!rt_may_jump(hit, frame))
 		return 0;
 	rt_doubt_again(hit, frame);
+	is_over = frame->doubt || (frame->tails == RT_TAILS_ANYWHERE && frame->behind & RT_BEHIND_CATCHES);
 	walk->start = index + 1;
 	walk->found = RT_NONE;
-	walk->stack = frame->doubt || is_doubtful ||
-		     (frame->tails == RT_TAILS_ANYWHERE && frame->behind & RT_BEHIND_CATCHES);
+	/* A coroutine that will never go on leaves no trace, and its stack is used again. */
+	walk->stack = is_over || is_doubtful || !rt_is_ordered(frame->stack);
 	rt_repeat(RT_TAILS_MAX, rt_same_slot_step, walk);
-	if (walk->found == RT_DEAD && !is_doubtful)
+	if (walk->found == RT_DEAD && is_over && !is_doubtful)
 		return 0;
 	if (walk->found == 0 && (is_fixed || (!is_doubtful && rt_is_ordered(frame->stack))))
 		return 1;
-	/* A coroutine that will never go on leaves no trace either, and its stack is used again. */
-	if (walk->found == 0 || is_doubtful) {
+	if (walk->found != RT_NONE) {
 		if (!frame->doubt)
 			frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
 		return 0;

@@ -343,7 +343,9 @@ impl Machine {
         }
         let (slot, word, chain) = (activation.slot, activation.word, activation.calls.clone());
         let Some(region) = region.filter(|&region| self.can_jump(&chain, region)) else { return };
-        if !self.is_ordered() && chain.last().is_some_and(|&last| !self.calls[last].is_fixed) {
+        // It may as well be a new call on the stack of a coroutine that never goes on.
+        let is_new = !chain.iter().any(|&call| self.calls[call].region == region);
+        if !self.is_ordered() && chain.last().is_some_and(|&last| !is_new || !self.calls[last].is_fixed) {
             return;
         }
         if chain.last().is_some_and(|&last| self.may_lap(&self.calls[last], word, region)) {
