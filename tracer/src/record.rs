@@ -24,5 +24,6 @@ pub(crate) mod sample_stacks;
 pub mod signatures;
 pub(crate) mod source;
 pub mod stale;
+mod standby;
 pub(crate) mod values;
 pub(crate) mod writers;

@@ -21,6 +21,7 @@ use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, UnwindTables};
 
 use crate::host;
+use crate::record::standby::Standby;
 use crate::target::address_spaces::{self, AddressSpaces};
 use crate::target::python::{Interpreters, Python, PythonLine};
 
@@ -125,6 +126,7 @@ impl ContextTables {
         let reader = self.reader.clone();
         let read = move || {
             host::run_as_usual();
+            host::run_anywhere();
             for module in modules {
                 if reader.send((file_of(&module), open(&module))).is_err() {
                     break;
@@ -210,6 +212,7 @@ impl<'a> Contexts<'a> {
         // Threads may wait inside the kernel for an interpreter, or for room: then nobody else of their CPU runs.
         let _ahead = host::run_at_once();
         let mut ring = self.programs.contexts()?;
+        let standby = Standby::beside(ring.as_fd());
         let begun = Instant::now();
         self.look(true)?;
         self.programs.wait_for_contexts(LONGEST_WAIT.as_nanos() as u64);
@@ -218,7 +221,8 @@ impl<'a> Contexts<'a> {
             let is_last = is_over.load(Ordering::Relaxed);
             let is_first_time = begun.elapsed() < FIRST_TIME;
             if !is_last {
-                host::wait([ring.as_fd()], Some(if is_first_time { FIRST_PERIOD } else { PATIENCE }));
+                let patience = if is_first_time { FIRST_PERIOD } else { PATIENCE };
+                standby.sleep(|| _ = host::wait([ring.as_fd()], Some(patience)));
             }
             let (walked, bad_records) = ring.take()?;
             let (questions, walked): (Vec<Walked>, Vec<Walked>) = walked.into_iter().partition(|walked| walked.id == 0);

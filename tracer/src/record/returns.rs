@@ -15,7 +15,6 @@ mod links;
 mod questions;
 mod site;
 mod spaces;
-mod standby;
 mod usefulness;
 mod warmth;
 
@@ -48,7 +47,7 @@ use self::jumps::Jumps;
 use self::links::{Links, Placement};
 use self::site::Placed;
 use self::spaces::Spaces;
-use self::standby::Standby;
+
 pub use self::warmth::Warmth;
 use crate::host;
 use crate::record::callers::Executed;
@@ -57,6 +56,7 @@ use crate::record::gate::{Execution, Gate};
 use crate::record::inspection::Turns;
 use crate::record::jump_candidates::{self, Candidate};
 use crate::record::pauses::timed;
+use crate::record::standby::Standby;
 use crate::record::writers::Writers;
 use crate::target::address_spaces::AddressSpaces;
 use crate::target::privilege;

@@ -37,7 +37,7 @@ struct State {
 }
 
 /// A thread beside the one that answers.
-pub struct Standby {
+pub(super) struct Standby {
     state: Arc<State>,
     watching: Option<JoinHandle<io::Result<()>>>,
 }
@@ -45,13 +45,13 @@ pub struct Standby {
 impl Standby {
     /// Stands by the calling thread, if it may run on several CPUs; `questions` can be read while there are some.
     /// Without it, some answers are late.
-    pub fn beside(questions: BorrowedFd<'_>) -> Standby {
+    pub(super) fn beside(questions: BorrowedFd<'_>) -> Standby {
         let state = Arc::new(State::default());
         Standby { watching: Keeper::new(&state, questions).map(|watch| std::thread::spawn(|| watch.keep())), state }
     }
 
     /// Waits, on the thread that answers.
-    pub fn sleep(&self, wait: impl FnOnce()) {
+    pub(super) fn sleep(&self, wait: impl FnOnce()) {
         self.state.sleeps.fetch_add(1, Ordering::Relaxed);
         self.state.is_asleep.store(true, Ordering::Release);
         wait();
