@@ -255,7 +255,9 @@ static __noinline u32 number_of(struct walking *walk)
 	known = bpf_map_lookup_elem(&context_ids, &key);
 	if (known)
 		return *known;
-	make_room();
+	/* Who has waited for room to hand over the stack does not wait once more. */
+	if (walk->context.end != RT_CONTEXT_ASKED)
+		make_room();
 	id = walk->context.id = __sync_fetch_and_add(&last_context, 1) + 1;
 	count = walk->context.count;
 	if (count > RT_LEVELS)

@@ -142,7 +142,7 @@ impl ContextTables {
         if !self.known.contains_key(&file) {
             self.known.extend(self.read_ahead.try_iter());
         }
-        self.known.entry(file).or_insert_with(|| open(module)).as_ref()
+        self.known.entry(file).or_insert_with(|| host::usually(|| open(module))).as_ref()
     }
 }
 
@@ -156,7 +156,7 @@ fn file_of(module: &Module) -> FileId {
 }
 
 fn open(module: &Module) -> OfFile {
-    host::usually(|| Image::open(&module.open_path()).ok().map(|image| UnwindTables::of(&image)))
+    Image::open(&module.open_path()).ok().map(|image| UnwindTables::of(&image))
 }
 
 /// What is known of an address space.
