@@ -26,6 +26,7 @@ use rtrace_signatures::{Book, Request};
 use rtrace_symbolizer::{Image, linker};
 
 use crate::counters::{self, Counters};
+use crate::host;
 use crate::limits;
 pub use crate::options::Options;
 use crate::rank;
@@ -360,11 +361,16 @@ impl<'a> FoundTarget<'a> {
         let (plan, loaded, stubs) = match basis.program {
             TracedProgram::Running(pids) => {
                 let setup = basis.setup(Subject::Processes(pids), None)?;
-                let planning = || plan::plan(&target.libraries, &basis.plan_options, RegionId(0));
+                let loading = || {
+                    if basis.options.budget.is_some() {
+                        host::run_behind();
+                    }
+                    recorder::load(&setup)
+                };
                 let (plan, loaded) = thread::scope(|scope| {
-                    let planning = scope.spawn(planning);
-                    let loaded = recorder::load(&setup);
-                    (planning.join().unwrap_or_else(|panic| resume_unwind(panic)), loaded)
+                    let loading = scope.spawn(loading);
+                    let plan = plan::plan(&target.libraries, &basis.plan_options, RegionId(0));
+                    (plan, loading.join().unwrap_or_else(|panic| resume_unwind(panic)))
                 });
                 (plan, Some(loaded), Ok(None))
             }

@@ -241,7 +241,7 @@ fn record_guarded(
     let entries = followed.into_probes().into_iter().rev();
     let probes = return_sites.into_probes().into_iter().chain(entries).collect();
     match setup.how.budget {
-        Some(budget) => detach_slowly(probes, &pids, Pauses::at_end(budget)),
+        Some(_) => detach_slowly(probes, &pids, Pauses::at_end()),
         None => detach(probes),
     }
     stoppers.end()?;
