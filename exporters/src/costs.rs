@@ -1,7 +1,7 @@
 //! What tracing took of calls, by what it was measured to take on this machine before the recording.
 
 use foldhash::HashMap;
-use rtrace_model::{CallCost, CallSiteId, ExitPolicy, Location, LocationId, RegionId};
+use rtrace_model::{CallCost, CallSiteId, ExitPolicy, HitsInVain, Location, LocationId, RegionId};
 
 use crate::TraceSet;
 
@@ -12,6 +12,8 @@ struct SiteCosts {
     other: Option<CallCost>,
     /// By how much the return costs more where the kernel single-steps the instruction.
     step: u64,
+    /// Nanoseconds that hits of return sites which ended no call took within a call.
+    in_vain: f64,
 }
 
 /// Calls of one region on one location.
@@ -54,6 +56,7 @@ pub struct Costs<'a> {
     trace: &'a TraceSet,
     /// The part of the hits of return sites that the kernel single-stepped.
     stepped: f64,
+    in_vain: HashMap<RegionId, HitsInVain>,
     known: HashMap<(RegionId, LocationId), SiteCosts>,
 }
 
@@ -63,7 +66,14 @@ impl<'a> Costs<'a> {
         let is_known = |location: &Location| !calibration(trace, location.id).is_empty();
         let sites = trace.summary().map(|summary| summary.return_sites).unwrap_or_default();
         let stepped = sites.single_stepped as f64 / sites.hits.max(1) as f64;
-        trace.locations().iter().all(is_known).then(|| Costs { trace, stepped, known: HashMap::default() })
+        let mut in_vain: HashMap<RegionId, HitsInVain> = HashMap::default();
+        for of in trace.summary().iter().flat_map(|summary| &summary.hits_in_vain) {
+            let sum = in_vain.entry(of.region).or_default();
+            sum.calls += of.calls;
+            sum.hits += of.hits;
+            sum.single_stepped += of.single_stepped;
+        }
+        trace.locations().iter().all(is_known).then(|| Costs { trace, stepped, in_vain, known: HashMap::default() })
     }
 
     /// What it took of these calls.
@@ -79,7 +89,12 @@ impl<'a> Costs<'a> {
             let costs = calibration(trace, calls.location);
             let of = |is_timed| CallCost::of(costs, region, is_timed);
             let step = CallCost::of_step(costs).filter(|_| region.exit == ExitPolicy::ReturnSite).unwrap_or(0);
-            SiteCosts { stamped: of(true), other: of(false), step }
+            let in_vain = self.in_vain.get(&calls.region).map_or(0.0, |of| {
+                let [hit, step] =
+                    [CallCost::of_return(costs), CallCost::of_step(costs)].map(|cost| cost.unwrap_or(0) as f64);
+                (of.hits as f64 * hit + of.single_stepped as f64 * step) / of.calls.max(1) as f64
+            });
+            SiteCosts { stamped: of(true), other: of(false), step, in_vain }
         });
         let times = |cost: Option<CallCost>, is_stamped: bool, count: u64| {
             let Some(CallCost { inner, whole, spread, .. }) = cost else { return Cost::default() };
@@ -96,8 +111,9 @@ impl<'a> Costs<'a> {
             None => self.stepped,
         };
         let steps = ((known.step * calls.stamped) as f64 * stepped) as u64;
-        let whole = stamped.whole + others.whole + steps;
-        Cost { inner: stamped.inner, whole, spread: stamped.spread + others.spread }
+        let in_vain = (calls.stamped as f64 * known.in_vain) as u64;
+        let whole = stamped.whole + others.whole + steps + in_vain;
+        Cost { inner: stamped.inner + in_vain, whole, spread: stamped.spread + others.spread }
     }
 }
 
@@ -132,7 +148,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = TraceWriter::create(folder.path(), None).unwrap();
         writer.begin(&Header { calibration, ..Header::default() }).unwrap();
-        writer.define(&Definition::Region(Region { exit: ExitPolicy::ReturnSite, ..Region::default() })).unwrap();
+        for id in [0, 1].map(RegionId) {
+            let region = Region { id, exit: ExitPolicy::ReturnSite, ..Region::default() };
+            writer.define(&Definition::Region(region)).unwrap();
+        }
         let id = LocationId(1);
         let (start, name) = (Timestamp(0), "main".to_owned());
         let location = Location { id, pid: 7, tid: 7, start, end: None, name, calls_entered: None };
@@ -142,7 +161,8 @@ mod tests {
             writer.define(&Definition::CallSite(site)).unwrap();
         }
         let return_sites = ReturnSites { hits: 4, single_stepped: 1, ..ReturnSites::default() };
-        writer.finish(&Summary { return_sites, ..Summary::default() }).unwrap();
+        let hits_in_vain = vec![HitsInVain { region: RegionId(1), calls: 4, hits: 4, single_stepped: 2 }];
+        writer.finish(&Summary { return_sites, hits_in_vain, ..Summary::default() }).unwrap();
         let trace = TraceSet::open(folder.path()).unwrap();
         let mut costs = Costs::of(&trace).unwrap();
         let mut outer = |site: Option<u32>, share_returns| {
@@ -154,5 +174,12 @@ mod tests {
         // Of a fourth of all returns.
         assert_eq!(outer(None, false), 4_000);
         assert_eq!(outer(Some(1), true), 750, "the step is that of the call around it");
+        let mut inner = |region| {
+            let calls = Traced { region, location: id, site: None, calls: 10, stamped: 10, share_returns: false };
+            costs.cost(&calls).inner
+        };
+        assert_eq!(inner(RegionId::default()), 500);
+        // A hit in vain for each call, and a single step for every second one.
+        assert_eq!(inner(RegionId(1)), 500 + 10 * 100 + 5 * 1_000);
     }
 }

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use foldhash::HashMap;
 use rtrace_model::{
     Batch, Call, CallSiteId, ClockAnchor, ContextId, CpuSamples, Estimate, Event, EventKind, FoldedPath, Header,
-    Library, Location, LocationId, Loss, Process, RegionId, ReturnSites, Sample, Summary, Timestamp, Untimed,
+    HitsInVain, Library, Location, LocationId, Loss, Process, RegionId, ReturnSites, Sample, Summary, Timestamp,
+    Untimed,
 };
 
 use crate::definitions::{Definitions, find};
@@ -516,6 +517,8 @@ fn summary(parts: &[SetMember]) -> Option<Summary> {
         total.losses.extend(summary.losses.iter().map(|&loss| part.loss(loss)));
         total.untimed.extend(summary.untimed.iter().map(|&untimed| part.untimed(untimed)));
         total.return_sites = sum_of(total.return_sites, summary.return_sites);
+        let in_vain = |&of: &HitsInVain| HitsInVain { region: part.region(of.region), ..of };
+        total.hits_in_vain.extend(summary.hits_in_vain.iter().map(in_vain));
         let end = part.anchor(summary.end);
         if end.monotonic >= total.end.monotonic {
             total.end = end;

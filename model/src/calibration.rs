@@ -54,4 +54,13 @@ impl CallCost {
         };
         Some(of(true)?.saturating_sub(of(false)?))
     }
+
+    /// Nanoseconds that the hit of a return site costs which the kernel emulates, among `costs`.
+    pub fn of_return(costs: &[CallCost]) -> Option<u64> {
+        let of = |exit| {
+            let is_meant = |cost: &&CallCost| (cost.single_stepped, cost.written, cost.exit) == (false, false, exit);
+            costs.iter().find(is_meant).map(|cost| cost.whole)
+        };
+        Some(of(ExitPolicy::ReturnSite)?.saturating_sub(of(ExitPolicy::EntryOnly)?))
+    }
 }

@@ -89,7 +89,7 @@ pub use probe::{HeldBytes, Jump, MOST_MOVED, MOST_WORDS, Step};
 pub use profile::{Count, FoldedPath, HISTOGRAM_BUCKETS, PathDetail, PathProfile, histogram_bucket};
 pub use role::{FunctionEvent, Role};
 pub use sink::{Sink, SinkError};
-pub use summary::{Header, Percent, Rank, ReturnSites, Summary, Window};
+pub use summary::{Header, HitsInVain, Percent, Rank, ReturnSites, Summary, Window};
 pub use text::{counted, csv_field, escape, grouped, name_of, text_of, text_of_os};
 pub use time::{ClockAnchor, Timestamp, format_ns};
 pub use totals::Totals;

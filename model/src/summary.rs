@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallCost, ClockAnchor, LocationId, Loss, LossReason, Missed, Timestamp, Untimed, counted, grouped};
+use crate::{
+    CallCost, ClockAnchor, LocationId, Loss, LossReason, Missed, RegionId, Timestamp, Untimed, counted, grouped,
+};
 
 /// What is known of a recording when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +109,19 @@ pub struct ReturnSites {
     pub waited: u64,
 }
 
+/// Hits of return sites that ended no call, in a function of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HitsInVain {
+    /// The function around the return addresses.
+    pub region: RegionId,
+    /// Its calls.
+    pub calls: u64,
+    /// How many such hits there were in these.
+    pub hits: u64,
+    /// Of the hits, those whose instruction the kernel single-stepped.
+    pub single_stepped: u64,
+}
+
 /// What is known of a recording when it has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
@@ -148,6 +163,9 @@ pub struct Summary {
     pub losses: Vec<Loss>,
     /// What became of the probes at return addresses.
     pub return_sites: ReturnSites,
+    /// Where traced functions were slowed down by hits that ended no call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hits_in_vain: Vec<HitsInVain>,
     /// Clocks at the end.
     pub end: ClockAnchor,
 }

@@ -26,16 +26,10 @@ pub fn of_call(costs: &[CallCost], region: &Region, is_recorded: bool) -> f64 {
 
 /// Nanoseconds that the hit of a return site costs, which the kernel may single-step.
 pub fn of_return(costs: &[CallCost], is_stepped: bool) -> f64 {
-    let of = |exit| {
-        let is_meant = |cost: &&CallCost| !cost.single_stepped && !cost.written && cost.exit == exit;
-        costs.iter().find(is_meant).map(|cost| cost.whole as f64)
-    };
-    let step = CallCost::of_step(costs).map(|step| step as f64);
-    let bare =
-        of(ExitPolicy::ReturnSite).zip(of(ExitPolicy::EntryOnly)).map(|(whole, emulated)| (whole - emulated).max(0.0));
+    let (bare, step) = (CallCost::of_return(costs), CallCost::of_step(costs));
     match is_stepped {
-        true => bare.zip(step).map_or(UNKNOWN_SINGLE_STEPPED, |(bare, step)| bare + step),
-        false => bare.unwrap_or(UNKNOWN),
+        true => bare.zip(step).map_or(UNKNOWN_SINGLE_STEPPED, |(bare, step)| (bare + step) as f64),
+        false => bare.map_or(UNKNOWN, |bare| bare as f64),
     }
 }
 

@@ -235,7 +235,7 @@ fn record_guarded(
     let inspected = announcements.inspect_last(&followed, &mut return_sites);
     followed.end();
     announcements.blind_children(&followed);
-    let (return_summary, stepped) = (return_sites.summary(), return_sites.stepped());
+    let (return_summary, stepped, in_vain) = (return_sites.summary(), return_sites.stepped(), return_sites.in_vain());
     // What is hit goes first: a process waits at each hit while others are taken out.
     let pids = followed.inspected();
     let entries = followed.into_probes().into_iter().rev();
@@ -255,7 +255,8 @@ fn record_guarded(
     let Options { follow, lacks_children, .. } = setup.how;
     let untraced_children = if *follow { 0 } else { drained.untraced_children };
     let lacks_children = *lacks_children && untraced_children > 0;
-    let summary = Summary { return_sites: return_summary, untraced_children, lacks_children, ..drained };
+    let hits_in_vain = announcements.hits_in_vain(&in_vain, &calls);
+    let summary = Summary { return_sites: return_summary, hits_in_vain, untraced_children, lacks_children, ..drained };
     let summary = announcements.summarized(summary);
     let lines = Lines::since(began);
     pipeline.send(Item::Define(call_sites.named(&lines, &stepped)));

@@ -589,6 +589,12 @@ impl<'a> ReturnSites<'a> {
         }
     }
 
+    /// The return addresses at which hits ended no call, how many did not, and whether the kernel single-stepped them.
+    pub fn in_vain(&self) -> Vec<(FileId, u64, u64, bool)> {
+        let hits = self.hits.read(self.count()).zip(&self.placed).filter(|(hits, _)| hits.unmatched > 0);
+        hits.map(|(hits, placed)| (placed.file, placed.offset, hits.unmatched, placed.is_stepped())).collect()
+    }
+
     /// The return addresses whose instruction the kernel executes in a single step.
     pub fn stepped(&self) -> HashSet<(FileId, u64)> {
         let stepped = self.placed.iter().filter(|placed| placed.is_stepped());

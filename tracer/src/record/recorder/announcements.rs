@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rtrace_bpf::Error;
-use rtrace_model::{Definition, Event, EventKind, Item, Library, RegionId, Summary, Timestamp, name_apart, text_of_os};
+use rtrace_model::{
+    Definition, Event, EventKind, HitsInVain, Item, Library, LibraryId, RegionId, Summary, Timestamp, name_apart,
+    text_of_os,
+};
 use rtrace_plan::Plan;
 use rtrace_symbolizer::lines::Lines;
 
@@ -14,7 +17,7 @@ use crate::record::family::{BlindChild, Followed};
 use crate::record::inspection::{Inspection, LostSites};
 use crate::record::late_loads::MissedLibrary;
 use crate::record::pipeline::Pipeline;
-use crate::record::returns::ReturnSites;
+use crate::record::returns::{FileId, ReturnSites};
 use crate::record::values::Captured;
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
@@ -169,6 +172,28 @@ impl<'a> Announcements<'a> {
     /// Where functions are in their sources, of those that were called. `calls`: how often, by region.
     pub fn located(&self, calls: &[u64], lines: &Lines) -> Vec<Definition> {
         self.attachments.iter().flat_map(|attachment| attachment.located(calls, lines)).collect()
+    }
+
+    /// Which functions were slowed down by hits in vain at these return addresses. `calls`: how often they were called, by region.
+    pub fn hits_in_vain(&self, sites: &[(FileId, u64, u64, bool)], calls: &[u64]) -> Vec<HitsInVain> {
+        let files: BTreeMap<LibraryId, FileId> =
+            self.libraries.iter().map(|library| (library.id, (library.device, library.inode))).collect();
+        let regions = self.attachments.iter().flat_map(|attachment| &attachment.regions);
+        let regions: BTreeMap<_, _> =
+            regions.map(|region| ((files.get(&region.library).copied(), region.file_offset), region)).collect();
+        let mut in_vain: BTreeMap<RegionId, HitsInVain> = BTreeMap::new();
+        for &(file, offset, hits, is_stepped) in sites {
+            let begun = regions.range((Some(file), 0)..(Some(file), offset)).next_back();
+            let Some((_, region)) = begun.filter(|(_, region)| offset <= region.file_offset + region.size) else {
+                continue;
+            };
+            let calls = calls.get(region.id.index()).copied().unwrap_or(0);
+            let of_region =
+                in_vain.entry(region.id).or_insert(HitsInVain { region: region.id, calls, ..HitsInVain::default() });
+            of_region.hits += hits;
+            of_region.single_stepped += if is_stepped { hits } else { 0 };
+        }
+        in_vain.into_values().filter(|of_region| of_region.calls > 0).collect()
     }
 
     /// A summary with what was counted here.
