@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 
-use crate::flow::Flow;
+use crate::flow::{Flow, Joined};
 use crate::text::Addresses;
 
 /// `call rel32`
@@ -97,8 +97,8 @@ pub fn calls_of(code: &[u8], start: u64) -> Calls {
 pub struct Confirmed {
     /// The virtual address behind it.
     pub behind: u64,
-    /// In how many bytes from there others come along in its loop that do not make the call.
-    pub joined: Option<u64>,
+    /// Where others come along from there that do not make the call.
+    pub joined: Joined,
 }
 
 /// Those of the sorted candidates at which a call really ends to which control comes, and after which its function goes

@@ -147,6 +147,16 @@ impl<'a> Flow<'a> {
     }
 }
 
+/// In how many bytes behind a return address others come along that do not make its call, by jumps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Joined {
+    /// By any of the function.
+    pub by_any: Option<u64>,
+    /// By those in the innermost loop around it. Who only enters this loop does not count: that is once for all its turns. Nor
+    /// does a loop that makes another call in each turn, which is not so hot.
+    pub in_loop: Option<u64>,
+}
+
 /// Where control comes in the loops of a function.
 pub struct Loops<'a> {
     /// Where its calls return to.
@@ -158,13 +168,16 @@ pub struct Loops<'a> {
 }
 
 impl Loops<'_> {
-    /// In how many bytes behind a call that returns to this address others come along that do not make it, in the
-    /// innermost loop around it. Who only enters this loop does not count: that is once for all its turns. Nor does a loop that
-    /// makes another call in each turn, which is not so hot.
-    pub fn joined_behind(&self, address: u64) -> Option<u64> {
+    /// Where others come along behind a call that returns to this address.
+    pub fn joined_behind(&self, address: u64) -> Joined {
+        let behind = &self.jumps[self.jumps.partition_point(|&(target, _)| target < address)..];
+        let by_any = behind.first().map(|&(target, _)| target - address);
+        Joined { by_any, in_loop: self.joined_in_loop(address, behind) }
+    }
+
+    fn joined_in_loop(&self, address: u64, behind: &[(u64, u64)]) -> Option<u64> {
         let begun = self.bodies.partition_point(|body| body.start <= address);
         let body = self.bodies[..begun].iter().rfind(|body| body.contains(&address))?;
-        let behind = &self.jumps[self.jumps.partition_point(|&(target, _)| target < address)..];
         let (target, _) =
             behind.iter().take_while(|(target, _)| *target < body.end).find(|(_, from)| body.contains(from))?;
         let makes = |call: u64| {
@@ -235,7 +248,7 @@ mod tests {
         let joined = |code: &[u8], address: u64| {
             let mut flow = Flow::new(code, 0x1000);
             flow.follow(0x1000);
-            flow.loops().joined_behind(0x1000 + address)
+            flow.loops().joined_behind(0x1000 + address).in_loop
         };
         // 0: je 7; call; 7: nop; dec eax; jne 0; ret
         let code = [0x74, 5, 0xe8, 0, 1, 0, 0, 0x90, 0xff, 0xc8, 0x75, 0xf4, 0xc3];
@@ -252,12 +265,28 @@ mod tests {
     }
 
     #[test]
+    fn who_passes_by_a_call_is_known() {
+        let joined = |code: &[u8], address: u64| {
+            let mut flow = Flow::new(code, 0x1000);
+            flow.follow(0x1000);
+            flow.loops().joined_behind(0x1000 + address)
+        };
+        // 0: je 8; call; nop; 8: ret
+        let by_any = |distance| Joined { by_any: Some(distance), in_loop: None };
+        assert_eq!(joined(&[0x74, 6, 0xe8, 0, 1, 0, 0, 0x90, 0xc3], 7), by_any(1));
+        // 0: je 9; call; jmp 9; 9: ret
+        assert_eq!(joined(&[0x74, 7, 0xe8, 0, 1, 0, 0, 0xeb, 0, 0xc3], 7), by_any(2));
+        // 0: je 5; nop; nop; nop; 5: call; nop; ret
+        assert_eq!(joined(&[0x74, 3, 0x90, 0x90, 0x90, 0xe8, 0, 1, 0, 0, 0x90, 0xc3], 10), Joined::default());
+    }
+
+    #[test]
     fn who_enters_a_loop_behind_a_call_does_not_pass_it_by() {
         let joined = |code: &[u8]| {
             let mut flow = Flow::new(code, 0x1000);
             flow.follow(0x1000);
             let behind = flow.calls[0];
-            flow.loops().joined_behind(behind)
+            flow.loops().joined_behind(behind).in_loop
         };
         // 0: jmp 8; 2: call; nop; 8: dec eax; jne 2; ret
         let entered = [0xeb, 6, 0xe8, 0, 1, 0, 0, 0x90, 0xff, 0xc8, 0x75, 0xf6, 0xc3];

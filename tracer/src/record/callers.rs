@@ -21,6 +21,7 @@ use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 use rtrace_code::arrival::Keeps;
+use rtrace_code::flow::Joined;
 use rtrace_code::parallel;
 use rtrace_code::tails::Tails;
 use rtrace_model::ExitPolicy;
@@ -62,8 +63,8 @@ pub struct Return {
     pub keeps: Keeps,
     /// It is that of a direct call of a traced function, else of one through a pointer.
     pub is_direct: bool,
-    /// In how many bytes from there others come along in its loop that do not make the call.
-    pub joined: Option<u64>,
+    /// Where others come along from there that do not make the call.
+    pub joined: Joined,
 }
 
 /// The functions that are traced.
@@ -194,7 +195,7 @@ pub fn of_command(files: &[PathBuf], traced: &TracedFunctions) -> Vec<CallerFile
 fn with_beginning(mut callers: Vec<CallerFile>, files: &[PathBuf]) -> Vec<CallerFile> {
     let Some((path, image, behind)) = beginning::of(files) else { return callers };
     let Some((device, inode)) = identity(path) else { return callers };
-    let begins = |offset| Return { offset, keeps: Keeps::READABLE, is_direct: false, joined: None };
+    let begins = |offset| Return { offset, keeps: Keeps::READABLE, is_direct: false, joined: Joined::default() };
     let new = || CallerFile { device, inode, path: path.to_owned(), stamp: image.stamp(), returns: Vec::new() };
     let index = callers.iter().position(|file| (file.device, file.inode) == (device, inode)).unwrap_or_else(|| {
         callers.push(new());
