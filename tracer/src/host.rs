@@ -211,7 +211,7 @@ pub fn first_kept_descriptor() -> usize {
 const HIGHEST_PRIORITY: i32 = -20;
 
 /// What is added to the nice value of who runs behind others.
-const BEHIND: i32 = 10;
+const BEHIND: i32 = 5;
 
 /// The calling thread runs first as long as this is there. Probes are not taken out meanwhile: the program would
 /// wait longer for what the kernel locks for that.

@@ -28,7 +28,7 @@ use self::announcements::Announcements;
 use self::governing::{Governing, overhead_metrics};
 use self::members::{Members, trace_running};
 use self::notice::Notice;
-use self::read_loop::{AtWork, CostWatch, ReadLoop};
+use self::read_loop::{AtWork, CostWatch, Over, ReadLoop};
 pub use self::setup::{Extras, Loaded, Setup, Subject, load};
 use crate::actions::Actions;
 use crate::host;
@@ -140,6 +140,7 @@ fn record_guarded(
     let (are_over, governor_is_over, exchange) = (AtomicBool::new(false), AtomicBool::new(false), Exchange::default());
     let found = FoundContexts::default();
     let (drained, mut return_sites) = std::thread::scope(|scope| {
+        let over = Over(&are_over);
         let answering = scope.spawn(|| {
             let answered = return_sites.answer(&followed, gate, executed, &exchange, &are_over);
             (answered, return_sites)
@@ -204,7 +205,7 @@ fn record_guarded(
                     exchange: &exchange,
                 });
                 let is_over = &governor_is_over;
-                AtWork { thread: scope.spawn(|| governor.run(is_over)), is_over }
+                AtWork { thread: scope.spawn(|| governor.run(is_over)), over: Over(is_over) }
             });
             let (recording, pipeline, announcements, samplers) =
                 (&recording, &pipeline, &mut announcements, &mut samplers);
@@ -223,9 +224,10 @@ fn record_guarded(
                 members,
                 unprobed,
             };
-            read_loop.read_all(released, governor, stop)
+            let has_ended = || answering.is_finished() || walking.as_ref().is_some_and(ScopedJoinHandle::is_finished);
+            read_loop.read_all(released, governor, &|| stop.load(Ordering::Relaxed) || has_ended())
         })();
-        are_over.store(true, Ordering::Relaxed);
+        drop(over);
         let (answered, return_sites) = joined(answering);
         let walked = walking.map_or(Ok(()), |walking| joined(walking));
         let acted = acting.map_or(Ok(()), |acting| joined(acting));

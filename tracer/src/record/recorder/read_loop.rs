@@ -32,10 +32,19 @@ const TICK_PERIOD: Duration = Duration::from_secs(1);
 /// Time between two snapshots of the calls that run.
 const SNAPSHOT_PERIOD: Duration = Duration::from_millis(250);
 
+/// What tells threads that the recording is over, when it goes at the latest: who panics would wait for them forever.
+pub struct Over<'a>(pub &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A governor at work, and what tells it that the recording is over.
 pub struct AtWork<'scope> {
     pub thread: ScopedJoinHandle<'scope, Result<Timestamp, Error>>,
-    pub is_over: &'scope AtomicBool,
+    pub over: Over<'scope>,
 }
 
 /// Who says what tracing costs.
@@ -81,11 +90,12 @@ impl ReadLoop<'_, '_, '_> {
         mut self,
         released: anyhow::Result<()>,
         governor: Option<AtWork<'_>>,
-        stop: &AtomicBool,
+        is_over: &dyn Fn() -> bool,
     ) -> anyhow::Result<Drained> {
         let ahead = host::run_first();
+        let has_governed = || governor.as_ref().is_some_and(|governor| governor.thread.is_finished());
         let read =
-            self.read_until(&|this| released.is_err() || stop.load(Ordering::Relaxed) || this.pipeline.has_failed());
+            self.read_until(&|this| released.is_err() || is_over() || has_governed() || this.pipeline.has_failed());
         let disarmed = governor.map(|governor| self.end_governor(governor)).transpose()?;
         read?;
         self.recording.programs.disarm()?;
@@ -265,8 +275,8 @@ impl ReadLoop<'_, '_, '_> {
     }
 
     /// Waits for the governor to end; gives when nothing was governed any more.
-    fn end_governor(&mut self, AtWork { thread, is_over }: AtWork<'_>) -> Result<Timestamp, Error> {
-        is_over.store(true, Ordering::Relaxed);
+    fn end_governor(&mut self, AtWork { thread, over }: AtWork<'_>) -> Result<Timestamp, Error> {
+        drop(over);
         while !thread.is_finished() {
             thread::sleep(READ_PERIOD);
             self.source.pass()?;
