@@ -160,12 +160,12 @@ impl Callers {
 
     /// Whether the function at this offset of a file may get control back without a return.
     fn catches(&self, id: FileId, offset: u64) -> bool {
-        self.catching(id).is_none_or(|catching| catching.contains(offset))
+        self.catching(id).is_none_or(|catching| catching.contains(offset, |range| self.read(id, range)))
     }
 
     /// Whether control may come into the middle of the function at this offset of a file by a jump from anywhere.
     fn lands(&self, id: FileId, offset: u64) -> bool {
-        self.catching(id).is_some_and(|catching| catching.lands(offset))
+        self.catching(id).is_some_and(|catching| catching.lands(offset, |range| self.read(id, range)))
     }
 
     /// How the function at this return address of a file may get control back without a return.
