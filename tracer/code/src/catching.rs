@@ -174,12 +174,13 @@ impl Catching {
         Some(joins)
     }
 
-    /// The places in the middle of functions whose address the instructions of a function take; none where not all of it
-    /// are instructions.
+    /// The places in the middle of functions whose address the instructions of a function take, if it also keeps its stack
+    /// pointer: who jumps there from elsewhere has to restore it. A function that jumps to its own labels (`goto *label`)
+    /// does not. None where not all of it are instructions.
     fn labels(&self, code: &[u8], start: u64, address: u64) -> Option<Vec<u64>> {
         let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
-        let mut labels = Vec::new();
+        let (mut labels, mut keeps_stack) = (Vec::new(), false);
         let offset_of = |number: u64| number.wrapping_sub(address).wrapping_add(start);
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);
@@ -196,8 +197,9 @@ impl Catching {
                 _ => None,
             };
             labels.extend(taken.filter(|&place| self.is_label(place)));
+            keeps_stack |= keeps_stack_pointer(&instruction);
         }
-        Some(labels)
+        Some(if keeps_stack { labels } else { Vec::new() })
     }
 
     /// Whether a place is in the middle of a function. What signal handlers return to begins a byte behind its frame.
@@ -210,6 +212,14 @@ impl Catching {
     pub fn returns_twice(&self, offset: u64) -> &[u64] {
         self.function(offset).map_or(&[], |function| &function.twice)
     }
+}
+
+/// Whether an instruction copies the stack pointer to memory or to a register, but for the one that points to the frame.
+fn keeps_stack_pointer(instruction: &Instruction) -> bool {
+    let last = instruction.op_count().saturating_sub(1);
+    matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push | Mnemonic::Xchg)
+        && instruction.op_register(last) == Register::RSP
+        && instruction.op0_register() != Register::RBP
 }
 
 /// Whether a function takes the address of code that no function begins with.
@@ -313,13 +323,21 @@ mod tests {
             __attribute__((noipa)) int takes(void) { hook = none; return hook(); }
             /* Its code has the number without taking it for an address. */
             __attribute__((noipa)) int compares(long place) { return hook() + (place == (long)((char *)lands + 8)); }
-            int main(void) { return lands() + takes() + compares(0) }";
+            /* It jumps to its own labels. */
+            __attribute__((noipa)) int dispatches(const signed char *step) {
+                static const int steps[] = {&&add - &&add, &&call - &&add, &&end - &&add};
+                goto *(&&add + steps[*step++]);
+            add: left++; goto *(&&add + steps[*step++]);
+            call: hook(); goto *(&&add + steps[*step++]);
+            end: return left;
+            }
+            int main(void) { return lands() + takes() + compares(0) + dispatches((signed char *)\"\\2\"); }";
         for flags in [&["-fPIC", "-shared"][..], &["-no-pie"], &["-pie", "-fPIE"]] {
             let Some(image) = crate::testing::compile("c", SOURCE, flags) else { return };
             let catching = Catching::of(&image);
             let functions = image.exports().unwrap().functions;
             let fixed = if image.is_fixed() { Some(("compares", false)) } else { None };
-            let known = [("lands", true), ("none", false), ("takes", false), ("main", false)];
+            let known = [("lands", true), ("none", false), ("takes", false), ("dispatches", false), ("main", false)];
             for (name, expected) in known.into_iter().chain(fixed) {
                 let function = functions.iter().find(|function| function.name == name).unwrap();
                 let read = reader(&image, function.address - function.file_offset);
