@@ -147,16 +147,17 @@ impl FilePlace {
 }
 
 impl Programs {
-    /// Tells the kernel side about return addresses of an address space.
+    /// Tells the kernel side about return addresses of an address space. Calls from those for which there is no room have
+    /// no duration.
     ///
     /// # Errors
-    /// [`Error::Kernel`] if the table is full.
+    /// [`Error::Kernel`].
     pub fn set_arrivals(&self, space: u32, arrivals: &[(u64, ArrivalRule)]) -> Result<(), Error> {
         let pairs = arrivals.iter().map(|&(address, arrival)| {
             let key = ArrivalKey { address, space, ..ArrivalKey::default() };
             (key, arrival.record())
         });
-        write_all(&self.skel.maps.arrivals, pairs).map_err(Error::kernel("describe return addresses"))
+        write_fitting(&self.skel.maps.arrivals, pairs).map_err(Error::kernel("describe return addresses"))
     }
 
     /// Tells the kernel side about return addresses that it has not met yet. It asks about those for which there
@@ -166,10 +167,7 @@ impl Programs {
     /// [`Error::Kernel`].
     pub fn prime(&self, arrivals: &[(FilePlace, ArrivalRule)]) -> Result<(), Error> {
         let pairs = arrivals.iter().map(|(place, arrival)| (place.key(), arrival.record()));
-        match write_all(&self.skel.maps.primed, pairs) {
-            Err(error) if is_errno(&error, libc::E2BIG) => Ok(()),
-            written => written.map_err(Error::kernel("describe return addresses of a file")),
-        }
+        write_fitting(&self.skel.maps.primed, pairs).map_err(Error::kernel("describe return addresses of a file"))
     }
 
     /// Lets the kernel side know nothing of a place and its addresses, each with its space, so that it asks when
@@ -345,6 +343,32 @@ pub(crate) fn write_all<K: wire::Record, V: wire::Record>(
     }
 }
 
+/// Writes all that there is room for; what is there already has room.
+fn write_fitting<K: wire::Record, V: wire::Record>(
+    map: &impl MapCore,
+    pairs: impl Iterator<Item = (K, V)>,
+) -> libbpf_rs::Result<()> {
+    let is_full = |error: &libbpf_rs::Error| is_errno(error, libc::E2BIG);
+    let pairs: Vec<_> = pairs.collect();
+    for batch in pairs.chunks(BATCH) {
+        match write_all(map, batch.iter().copied()) {
+            // The kernel has left out all behind the first one that has no room.
+            Err(error) if is_full(&error) => {
+                for (key, value) in batch {
+                    map.update(bytes_of(key), bytes_of(value), MapFlags::ANY).or_else(|error| {
+                        match is_full(&error) {
+                            true => Ok(()),
+                            false => Err(error),
+                        }
+                    })?;
+                }
+            }
+            written => written?,
+        }
+    }
+    Ok(())
+}
+
 /// What the kernel side tells in a ring of its own.
 pub struct Tidings<'a, R> {
     ring: RingBuffer<'a>,
@@ -380,5 +404,31 @@ impl<'a, R: Record + 'a> Tidings<'a, R> {
     pub fn take(&mut self) -> Result<Vec<R>, Error> {
         self.ring.consume().map_err(Error::kernel("read a ring"))?;
         Ok(std::mem::take(&mut *self.pending.borrow_mut()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+    use libbpf_rs::{MapHandle, MapType};
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_a_full_table_is_still_changed() {
+        let options = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as u64, ..Default::default() };
+        let Ok(map) = MapHandle::create(MapType::Hash, Some("rt_full"), 4, 4, 2, &options) else {
+            return println!("skipped: no maps can be made here");
+        };
+        let write = |pairs: &[(u32, u32)]| {
+            write_fitting(&map, pairs.iter().map(|&(key, value)| (MapNumber(key), MapNumber(value)))).unwrap();
+        };
+        let read = |key: u32| map.lookup(&key.to_ne_bytes(), MapFlags::ANY).unwrap();
+        write(&[(1, 1), (2, 1)]);
+        write(&[(3, 2), (2, 2), (4, 2), (1, 2)]);
+        assert_eq!([1, 2].map(read), [Some(2_u32.to_ne_bytes().to_vec()), Some(2_u32.to_ne_bytes().to_vec())]);
+        assert_eq!([3, 4].map(read), [None, None]);
     }
 }
