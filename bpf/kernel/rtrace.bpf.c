@@ -171,6 +171,21 @@ int BPF_PROG(rt_prepare_exec_again, struct task_struct *task, struct linux_binpr
 	return 0;
 }
 
+/* Where there is no such tracepoint, and where a thread has lost its memory at that of its end. */
+SEC("fentry/begin_new_exec")
+int BPF_PROG(rt_begin_exec)
+{
+	note_breakpoints(bpf_get_current_task_btf());
+	return 0;
+}
+
+SEC("fentry/exit_signals")
+int BPF_PROG(rt_begin_exit)
+{
+	note_breakpoints(bpf_get_current_task_btf());
+	return 0;
+}
+
 SEC("iter/task")
 int rt_look_at(struct bpf_iter__task *ctx)
 {

@@ -11,7 +11,7 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 
 use crate::check::entry_sums;
 use crate::cpus::allowed_cpus;
-use crate::kernel_types::{KernelTypes, SeesWriters};
+use crate::kernel_types::{KernelTypes, Sees, SeesWriters};
 use crate::mapped::Mapped;
 use crate::programs::{Shared, put_ring};
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
@@ -33,8 +33,7 @@ impl Programs {
         let types = KernelTypes::of_this_kernel();
         let builder = RtraceSkelBuilder::default();
         let mut open = builder.open(storage).map_err(load_error)?;
-        let sees_exec_coming = types.sees_exec_coming && options.follow_children;
-        select_programs(&mut open, options, sees_exec_coming);
+        select_programs(&mut open, options, &types);
         let sees_registers = types.sees_registers;
         open.progs.rt_registers.set_autoload(sees_registers);
         open.progs.rt_registers_again.set_autoload(sees_registers && options.mechanism == Mechanism::Multi);
@@ -52,7 +51,8 @@ impl Programs {
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         constants.id_namespace = namespace::of_ids();
         constants.follow_children = options.follow_children;
-        constants.sees_exec_coming = sees_exec_coming;
+        constants.sees_exec_coming = types.sees_exec_coming != Sees::Not;
+        constants.sees_exit_coming = types.sees_exit_coming != Sees::Not;
         constants.sees_registers = sees_registers;
         constants.probes_of_first_thread = options.mechanism == Mechanism::Single;
         constants.may_step = options.steps;
@@ -98,7 +98,8 @@ impl Programs {
             .into_iter()
             .chain([&progs.rt_fork_again, &progs.rt_exec_again, &progs.rt_exit_task_again])
             .chain([&progs.rt_signal, &progs.rt_signal_again, &progs.rt_registers, &progs.rt_registers_again])
-            .chain([&progs.rt_prepare_exec, &progs.rt_prepare_exec_again, &progs.rt_lock, &progs.rt_lock_again])
+            .chain([&progs.rt_prepare_exec, &progs.rt_prepare_exec_again, &progs.rt_begin_exec, &progs.rt_begin_exit])
+            .chain([&progs.rt_lock, &progs.rt_lock_again])
             .chain([
                 &progs.rt_mprotect,
                 &progs.rt_mprotect_again,
@@ -160,11 +161,14 @@ fn fit_tables(open: &mut OpenRtraceSkel, fills_tables: bool) -> libbpf_rs::Resul
     Ok(())
 }
 
-fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>, sees_exec_coming: bool) {
+fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>, types: &KernelTypes) {
     let progs = &mut open.progs;
+    let follows = |seen: Sees, at: Sees| options.follow_children && seen == at;
     for program in [&mut progs.rt_prepare_exec, &mut progs.rt_prepare_exec_again] {
-        program.set_autoload(sees_exec_coming);
+        program.set_autoload(follows(types.sees_exec_coming, Sees::Tracepoint));
     }
+    progs.rt_begin_exec.set_autoload(follows(types.sees_exec_coming, Sees::Function));
+    progs.rt_begin_exit.set_autoload(follows(types.sees_exit_coming, Sees::Function));
     progs.rt_look_at.set_autoload(options.follow_children);
     let multi = options.mechanism == Mechanism::Multi;
     for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return] {

@@ -40,8 +40,10 @@ static __always_inline void note_breakpoints(struct task_struct *task)
 	u32 pid = process_of(task);
 	u32 *known = bpf_map_lookup_elem(&unlinked, &pid);
 
-	/* Before Linux 6.17 the memory of a thread that ends is gone here, and the other with it. */
-	if (known && (!BPF_CORE_READ(task, mm) || BPF_CORE_READ(task, utask)))
+	/* A program that was executed without links has no breakpoints. */
+	if (!known || *known & RT_UNLINKED_EXECUTED)
+		return;
+	if (BPF_CORE_READ(task, utask) || (!sees_exit_coming && !BPF_CORE_READ(task, mm)))
 		__sync_fetch_and_or(known, RT_UNLINKED_RAN);
 }
 

@@ -42,6 +42,9 @@ const volatile bool probes_of_first_thread;
 /* Whether an exec is seen before it replaces the memory of the process. */
 const volatile bool sees_exec_coming;
 
+/* Whether the end of a thread is seen before it leaves the memory of the process. */
+const volatile bool sees_exit_coming;
+
 /* Whether it is seen that the vector registers of a thread are loaded. */
 const volatile bool sees_registers;
 

@@ -30,6 +30,10 @@ use crate::target::privilege;
 /// of a site passes all links that it has, who places one more asks all of them about each process, and a site takes the
 /// kernel 0.4 KB.
 const QUIET_NS: u64 = 300_000_000;
+/// How often programs fork depends on the machine, too: it is quiet after so many times the longest time between two children,
+/// and after this time at the latest.
+const QUIET_GAPS: u64 = 4;
+const LONGEST_QUIET_NS: u64 = 10_000_000_000;
 const MOST_ENDED: usize = 128;
 const MOST_ENDED_SITES: usize = 1 << 14;
 
@@ -83,9 +87,11 @@ struct FollowedState {
     ended: Vec<Probes>,
     ended_sites: usize,
     closing: Closing,
-    /// When probes were last taken out apart from `closing`, and when a child last got some.
+    /// When probes were last taken out apart from `closing`.
     last_detaching: Timestamp,
-    last_adoption: Timestamp,
+    /// When a child last got some, and the longest time from one to the next, in nanoseconds.
+    last_adoption: Option<Timestamp>,
+    longest_gap: Option<u64>,
 }
 
 impl FollowedState {
@@ -93,12 +99,23 @@ impl FollowedState {
     /// link there, those included that were just forked and will get one: nobody knows afterwards what these have called.
     /// So it waits until no child has been forked for a while, or there are too many.
     fn close_ended(&mut self) {
-        let is_quiet = host::now().since(self.last_adoption) > QUIET_NS;
+        let is_quiet = self.last_adoption.is_none_or(|last| host::now().since(last) > self.quiet());
         let are_many = self.ended.len() > MOST_ENDED || self.ended_sites > MOST_ENDED_SITES;
         if !self.ended.is_empty() && self.closing.is_done() && (is_quiet || are_many) {
             self.ended_sites = 0;
             self.closing.close(std::mem::take(&mut self.ended));
         }
+    }
+
+    fn quiet(&self) -> u64 {
+        let quiet = |gap: u64| gap.saturating_mul(QUIET_GAPS).clamp(QUIET_NS, LONGEST_QUIET_NS);
+        self.longest_gap.map_or(LONGEST_QUIET_NS, quiet)
+    }
+
+    fn note_adoption(&mut self) {
+        let now = host::now();
+        let gap = self.last_adoption.replace(now).map(|last| now.since(last));
+        self.longest_gap = self.longest_gap.max(gap);
     }
 
     /// The child has run without probes in what it maps, if it can have called anything, and in these others. One whose
@@ -268,7 +285,7 @@ impl<'a> Followed<'a> {
         state.stays_blind(pid, |library| without.contains(&library.id));
         let unlinked = self.unlinked(&state, pid)?;
         state.tell_blind_child(pid, parent, unlinked, &without, since);
-        state.last_adoption = host::now();
+        state.note_adoption();
         self.stopped.let_go(pid);
         Ok(())
     }
