@@ -35,12 +35,9 @@ pub fn check(recording: &Recording, stdout: &[u8]) -> Result<(), String> {
     let step = if is_stepped { recording.cost_of_step() * STEP_PERCENT / 100 } else { 0 };
     let allowed_outside = SLACK_NS + recording.cost_outside() + step;
     let text = String::from_utf8_lossy(stdout);
-    for line in text.lines().filter(|line| line.starts_with("span ")) {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [_, thread, name, kind, begin, end] = words[..] else { panic!("`{line}`") };
-        let (thread, begin, end) = (thread.parse().unwrap(), begin.parse().unwrap(), end.parse().unwrap());
+    for Window { line, thread, name, is_inside, begin, end } in windows(&text) {
         let calls = calls(recording, thread, name);
-        if kind == "inside" {
+        if is_inside {
             let call = calls.iter().rfind(|call| call.start.0 <= begin);
             let call = call.unwrap_or_else(|| panic!("no call of {line}"));
             assert!(call.ending != Ending::Returned || call.known_until().0 >= end, "{line} is longer than {call:?}");
@@ -63,14 +60,35 @@ pub fn check(recording: &Recording, stdout: &[u8]) -> Result<(), String> {
     if off.is_empty() { Ok(()) } else { Err(off.join("; ")) }
 }
 
-/// Longest time from a call's begin to the jump that leaves it.
-const SOON_NS: u64 = 10_000_000;
+/// Some calls were left, and each ended before control was where it went on, as the windows outside them say.
+pub fn assert_left_soon(recording: &Recording, stdout: &[u8]) {
+    let text = String::from_utf8_lossy(stdout);
+    let left = windows(&text).inspect(|Window { line, thread, name, begin, end, .. }| {
+        let calls = calls(recording, *thread, name);
+        let call = calls.iter().find(|call| call.start.0 >= *begin).unwrap_or_else(|| panic!("no call in {line}"));
+        let is_left = call.ending == Ending::Unwound && call.duration.is_some();
+        assert!(is_left && call.known_until().0 <= *end, "{line} is shorter than {call:?}");
+    });
+    assert!(left.count() > 0);
+}
 
-/// Some calls were left, and each at once.
-pub fn assert_left_soon(recording: &Recording) {
-    let left = recording.calls().filter(|call| call.ending == Ending::Unwound);
-    let durations: Vec<u64> = left.filter_map(|call| call.duration).collect();
-    assert!(!durations.is_empty() && durations.iter().all(|&duration| duration < SOON_NS), "{durations:?}");
+/// What a target says of a call, in `line`.
+struct Window<'a> {
+    line: &'a str,
+    thread: u32,
+    name: &'a str,
+    is_inside: bool,
+    begin: u64,
+    end: u64,
+}
+
+fn windows(text: &str) -> impl Iterator<Item = Window<'_>> {
+    text.lines().filter(|line| line.starts_with("span ")).map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [_, thread, name, kind, begin, end] = words[..] else { panic!("`{line}`") };
+        let [begin, end] = [begin, end].map(|time| time.parse().unwrap());
+        Window { line, thread: thread.parse().unwrap(), name, is_inside: kind == "inside", begin, end }
+    })
 }
 
 fn median(mut windows: Vec<(u64, u64)>) -> (u64, u64) {

@@ -147,12 +147,15 @@ __attribute__((noipa)) int between(void *callee, void *argument)
 	return next_to(reinterpret_cast<int (*)(void *, long)>(callee)(argument, 1)) + 1;
 }
 
-// Goes on for long, and calls nothing that is traced.
+// Goes on for long, and calls nothing that is traced, once it has said when it landed.
 __attribute__((noipa)) int land(void *callee, void *argument)
 {
+	long long begin = now();
+
 	try {
 		return OPAQUE(between(callee, argument)) + 1;
 	} catch (int thrown) {
+		u_note("w_tail_indirect", 0, begin, now());
 		return usleep(LONG_US) + thrown;
 	}
 }

@@ -208,11 +208,15 @@ __attribute__((noipa)) static int between(void *callee, void *argument)
 	return next_to(called(argument, 1)) + 1;
 }
 
-// Goes on for long, and calls nothing that is traced.
+// Goes on for long, and calls nothing that is traced, once it has said when it landed.
 __attribute__((noipa)) static int land(void *callee, void *argument)
 {
-	if (setjmp(here) != 0)
+	volatile long long begin = now();
+
+	if (setjmp(here) != 0) {
+		u_note("w_tail_indirect", 0, begin, now());
 		return usleep(LONG_US) + 5;
+	}
 	return OPAQUE(between(callee, argument)) + 1;
 }
 

@@ -42,11 +42,11 @@ fn rust_panics() {
     Scenario::new("panic", "").run();
 }
 
-/// Who catches goes on for 20 ms.
+/// Who catches goes on for 20 ms, once it has said since when.
 #[test]
 fn a_call_that_is_left_ends_with_the_exception() {
-    let Some(recording) = Scenario::new("throws", "thrown_over_callers").run() else { return };
-    assert_left_soon(&recording);
+    let Some((output, recording)) = Scenario::new("throws", "thrown_over_callers").run_with_output() else { return };
+    assert_left_soon(&recording, &output.stdout);
 }
 
 #[test]
