@@ -12,6 +12,7 @@ pub mod mapped_files;
 pub(crate) mod mapping_history;
 pub mod memory;
 pub mod names;
+pub mod overlays;
 pub mod presence;
 pub mod privilege;
 pub mod proc_files;

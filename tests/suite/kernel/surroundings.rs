@@ -14,6 +14,7 @@ use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
 use crate::common::skip::{Turn, installed};
 use crate::common::target::{Flavour, Target};
+use crate::common::tree::Forest;
 use crate::common::truth;
 
 /// Attaches to the waiting program by the library's name, lets it run, and compares.
@@ -142,6 +143,35 @@ fn children_under_translators_are_left_alone() {
             assert!(recording.summary().blind_windows > 0, "{script}: calls of {translator} are missing");
         }
     }
+}
+
+/// What containers of one image share is one file below, in which the kernel places the probes of all.
+#[test]
+fn containers_of_one_image_have_each_call_once() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Static);
+    let inside = TempDir::new().unwrap();
+    for folder in ["lower", "empty", "merged"] {
+        fs::create_dir(inside.path().join(folder)).unwrap();
+    }
+    fs::copy(&target.program, inside.path().join("lower/shapes")).unwrap();
+    let script = format!(
+        "cd {} && mount -t overlay overlay -o lowerdir=lower:empty merged && exec chroot merged /shapes nested $0",
+        inside.path().display()
+    );
+    let start = || Waiting::start(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+    let [mut first, mut second] = [start(), start()];
+    let options = [target.selection(), vec!["-p".to_owned(), second.pid().to_string()]].concat();
+    let attached = Attached::start(first.pid(), &options);
+    first.go();
+    second.go();
+    let outputs = [first, second].map(Waiting::finish);
+    let (_, recording) = attached.finish();
+    let told: truth::Trees = outputs.iter().flat_map(|output| truth::trees(&output.stdout)).collect();
+    assert_eq!(told.len(), 2);
+    // On a busy machine, an answer may be late: some calls have no time then.
+    let counts = |trees: &truth::Trees| trees.values().map(Forest::counts).collect::<Vec<_>>();
+    assert_eq!(counts(&recording.trees()), counts(&told));
 }
 
 /// On an overlay file system the first change of a file, be it of its mode, makes a copy of it, which has the same

@@ -33,6 +33,7 @@ use crate::record::pauses::{Busy, Pace, Pauses, timed};
 use crate::stubs::Stubs;
 use crate::target::code::Spot;
 use crate::target::files::Pinned;
+use crate::target::overlays;
 use crate::target::presence::{Absent, Presence, ProcessCode};
 
 /// Links of regions that can be throttled, at most. Each takes time whatever it has: on a machine with a load of 50 to 110,
@@ -133,7 +134,7 @@ impl Placed {
     /// # Errors
     /// The process has ended, or the kernel refuses probes.
     pub fn place(&self, programs: &Programs, pid: u32) -> Result<Probes, Error> {
-        programs.attach(self.role, &self.file.path(), &[pid], &self.sites)
+        self.place_some(programs, pid, |_| true)
     }
 
     /// Places those at these offsets.
@@ -142,7 +143,8 @@ impl Placed {
     /// As [`place`](Placed::place).
     pub fn place_some(&self, programs: &Programs, pid: u32, is_meant: impl Fn(u64) -> bool) -> Result<Probes, Error> {
         let meant: Vec<Site> = self.sites.iter().copied().filter(|site| is_meant(site.file_offset)).collect();
-        programs.attach(self.role, &self.file.path(), &[pid], &meant)
+        let path = self.file.path();
+        programs.attach(self.role, &path, &overlays::reaching(&path, &[pid]), &meant)
     }
 }
 
@@ -426,6 +428,7 @@ pub fn attach(
     for (index, planned_library) in plan.libraries.iter().enumerate() {
         let library = Arc::new(planned_library.library.clone());
         let file = Arc::new(Pinned::open(&planned_library.attach_path, planned_library.stamp)?);
+        let pids = &*overlays::reaching(&file.path(), pids);
         let groups = match admitted {
             Some(admitted) => admitted.groups(&planned_library.regions),
             None => vec![planned_library.regions.iter().collect()],
@@ -512,7 +515,8 @@ pub fn place_again(programs: &Programs, pids: &[u32], regions: &[&Throttleable])
     let mut attachment = Attachment::default();
     let Some(Throttleable { file, library, .. }) = regions.first() else { return Ok(attachment) };
     let planned: Vec<&PlannedRegion> = regions.iter().map(|region| &region.planned).collect();
-    let mut placing = Placing { programs, path: file.path(), regions: &planned, pids, placed: Vec::new() };
+    let (path, pids) = (file.path(), &*overlays::reaching(&file.path(), pids));
+    let mut placing = Placing { programs, path, regions: &planned, pids, placed: Vec::new() };
     placing.entries()?;
     attachment.keep(placing, file, library);
     Ok(attachment)

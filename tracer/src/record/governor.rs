@@ -32,6 +32,7 @@ use crate::record::family::Followed;
 use crate::record::overhead::{self, CpuMeter, Surcharge};
 use crate::record::pauses::{self, timed};
 use crate::record::returns::{Exchange, Warmth};
+use crate::target::overlays;
 
 /// Time between two decisions.
 const TICK: Duration = Duration::from_millis(100);
@@ -484,7 +485,9 @@ impl<'a> Governor<'a> {
         }
         let pids = self.context.followed.pids();
         // The program may end meanwhile, and its file with it.
-        let place = |(path, sites): (&PathBuf, &Vec<Site>)| programs.attach(Role::Enter, path, &pids, sites).ok();
+        let place = |(path, sites): (&PathBuf, &Vec<Site>)| {
+            programs.attach(Role::Enter, path, &overlays::reaching(path, &pids), sites).ok()
+        };
         // Else the first would be hit while the others wait for it.
         self.warmth.make_ready();
         let placing = Instant::now();
