@@ -46,7 +46,7 @@ pub enum Error {
     #[error("failed to find {0} among the control groups")]
     NotFound(GroupName),
     /// Several containers have it.
-    #[error("failed to choose one of {1} containers with an ID that begins with `{0}`")]
+    #[error("failed to choose one of {1} containers with the name `{0}`, or an ID that begins so")]
     Ambiguous(String, usize),
 }
 
@@ -55,7 +55,7 @@ impl Error {
     pub fn hint(&self) -> String {
         match self {
             Error::NotFound(_) => "it must run on this machine; `systemd-cgls` lists control groups".to_owned(),
-            Error::Ambiguous(..) => "name more digits".to_owned(),
+            Error::Ambiguous(..) => "name its ID, which programs that run containers list (`podman ps`)".to_owned(),
         }
     }
 }
