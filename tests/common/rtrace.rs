@@ -18,6 +18,7 @@ use super::recording::Recording;
 /// What `rtrace attach` is told that must record all calls.
 pub const ALL_CALLS: [&str; 2] = ["--budget", "none"];
 
+const USUAL_START: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The binary under test, without the configuration of whoever runs the tests.
@@ -60,6 +61,13 @@ pub fn refuses(arguments: &[&str]) -> String {
 /// A program that waits for a line before it does anything.
 pub struct Waiting {
     child: Child,
+}
+
+/// How often as slow as it may be the machine is now, by how long it takes to start rtrace; 1 where it is fast enough.
+pub fn slowness() -> u32 {
+    let start = Instant::now();
+    assert!(command().arg("--version").output().unwrap().status.success());
+    (start.elapsed().as_nanos() / USUAL_START.as_nanos()).try_into().map_or(u32::MAX, |slower: u32| slower.max(1))
 }
 
 impl Waiting {

@@ -279,7 +279,7 @@ fn a_killed_recorder_leaves_the_program_and_a_trace() {
     waiting.go();
     waiting.feed(&[b'x'; 100]);
     // The trace may miss the last second, no more.
-    sleep(Duration::from_millis(2500));
+    sleep(Duration::from_millis(2500) * rtrace::slowness());
     let folder = attached.kill();
     waiting.feed(&[b'x'; 100]);
     Text::of(pid).becomes_the_file();
