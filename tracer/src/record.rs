@@ -15,6 +15,7 @@ pub mod guard;
 pub(crate) mod inspection;
 pub(crate) mod jump_candidates;
 pub(crate) mod late_loads;
+pub(crate) mod limit;
 pub mod overhead;
 pub mod pauses;
 pub(crate) mod pipeline;

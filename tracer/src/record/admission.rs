@@ -11,15 +11,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rtrace_bpf::{Error, Programs, Role};
-use rtrace_model::{CallCost, LEAST_CPU, Percent, RegionId};
+use rtrace_model::{LEAST_CPU, RegionId};
 use rtrace_plan::{Plan, PlannedRegion};
 
 use crate::host;
 use crate::record::attach::{self, Admitted, Closing};
-use crate::record::fuse::too_costly;
-use crate::record::governor::controller;
+use crate::record::limit::{Limit, too_costly};
 use crate::record::overhead::{self, cpu_time};
-use crate::record::pauses::{self, Pauses};
+use crate::record::pauses;
 use crate::target;
 use crate::target::files::Pinned;
 
@@ -53,40 +52,6 @@ const MEASURED: Duration = Duration::from_millis(200);
 /// A pause is not longer than that.
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
-/// Processes that may run at a time where children are followed, as far as links are shared between them.
-const FOLLOWED: usize = 16;
-
-/// What is known of the cost of calls, and what they may cost.
-#[derive(Clone, Copy)]
-pub struct Limit<'a> {
-    /// What calls cost here.
-    pub costs: &'a [CallCost],
-    /// The budget.
-    pub budget: Percent,
-    /// Processes that have links now.
-    pub processes: usize,
-    /// Whether their children get some, too.
-    pub follow: bool,
-}
-
-impl Limit<'_> {
-    /// The part of the processes' time that recording what is placed at first may take.
-    pub fn most(self) -> f64 {
-        self.budget.share() * controller::LOWER_TO
-    }
-
-    /// Pauses between probes that are placed or taken out.
-    pub fn pauses(self) -> Pauses {
-        Pauses::within(self.budget)
-    }
-
-    /// What is known of functions that nobody has looked at.
-    pub fn unknown(self) -> Admitted {
-        let processes = self.processes.max(if self.follow { FOLLOWED } else { 1 });
-        Admitted { processes, ..Admitted::default() }
-    }
-}
-
 /// A process that stands for all of its program.
 struct Representative {
     pid: u32,
@@ -101,7 +66,7 @@ struct Representative {
 /// # Errors
 /// The kernel refuses probes for a reason that has nothing to do with a single site.
 pub fn admit(programs: &Programs, plan: &Plan, pids: &[u32], limit: Limit<'_>) -> Result<Admitted, Error> {
-    let mut admitted = limit.unknown();
+    let mut admitted = Admitted::unknown(limit);
     let mut seen: HashMap<RegionId, f64> = HashMap::new();
     let mut closing = Closing::default();
     let ahead = host::run_first();
@@ -210,7 +175,7 @@ impl Looking<'_> {
         for looks in 1..=MOST_LOOKS {
             let mut unsure = Vec::new();
             let (mut rest, mut size) = (left.as_mut_slice(), GROUP);
-            while !rest.is_empty() {
+            while !rest.is_empty() && !self.limit.is_stopped() {
                 let group;
                 (group, rest) = rest.split_at_mut(size.min(rest.len()));
                 let look = self.look(file, group)?;

@@ -29,6 +29,7 @@ use rtrace_symbolizer::lines::Lines;
 
 use crate::host;
 use crate::record::fuse::Fuse;
+use crate::record::limit::Limit;
 use crate::record::pauses::{Busy, Pace, Pauses, timed};
 use crate::stubs::Stubs;
 use crate::target::code::Spot;
@@ -180,6 +181,9 @@ pub struct Governable {
     pub fixed: Vec<Region>,
 }
 
+/// Processes that may run at a time where children are followed, as far as links are shared between them.
+const FOLLOWED: usize = 16;
+
 /// What is known of the regions of a plan before their probes are placed, where they can be throttled.
 #[derive(Default)]
 pub struct Admitted {
@@ -192,6 +196,12 @@ pub struct Admitted {
 }
 
 impl Admitted {
+    /// What is known of functions that nobody has looked at.
+    pub fn unknown(limit: Limit<'_>) -> Admitted {
+        let processes = limit.processes.max(if limit.follow { FOLLOWED } else { 1 });
+        Admitted { processes, ..Admitted::default() }
+    }
+
     fn leaves_out(&self, planned: &PlannedRegion) -> bool {
         !planned.is_needed() && self.left_out.contains(&planned.region.id)
     }
@@ -422,7 +432,7 @@ pub fn attach(
 ) -> Result<Attachment, Error> {
     describe(programs, plan)?;
     let mut attachment = Attachment::default();
-    let mut pauses = fuse.as_ref().map(|fuse| (fuse.pauses(), Busy::new(pids)));
+    let mut pauses = fuse.as_ref().map(|fuse| (fuse.limit().pauses(), Busy::new(pids)));
     // Regions whose probes went with those of others.
     let (mut innocent, mut closing) = (HashSet::new(), Closing::default());
     for (index, planned_library) in plan.libraries.iter().enumerate() {
@@ -444,6 +454,9 @@ pub fn attach(
             attachment.throttleable.push(throttleable(planned, false));
         }
         for regions in &groups {
+            if fuse.as_ref().is_some_and(|fuse| fuse.limit().is_stopped()) {
+                break;
+            }
             let mut placing = Placing { programs, path: file.path(), regions, pids, placed: Vec::new() };
             let (refused, worked) = timed(|| placing.entries());
             let refused = refused?;

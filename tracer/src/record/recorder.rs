@@ -33,7 +33,7 @@ pub use self::setup::{Extras, Loaded, Setup, Subject, load};
 use crate::actions::Actions;
 use crate::host;
 use crate::options::Options;
-use crate::record::admission::{self, Limit};
+use crate::record::admission;
 use crate::record::attach::{self, Admitted, Attachment, detach, detach_slowly};
 use crate::record::callers::{self, CallerFile, Executed, TracedFunctions};
 use crate::record::contexts::{ContextTables, Contexts, FoundContexts};
@@ -43,6 +43,7 @@ use crate::record::fuse::Fuse;
 use crate::record::gate::Gate;
 use crate::record::governor::{Governor, GovernorContext};
 use crate::record::jump_candidates;
+use crate::record::limit::Limit;
 use crate::record::pauses::Pauses;
 use crate::record::pipeline::Pipeline;
 use crate::record::returns::{Exchange, ReturnSites, TIME_AHEAD};
@@ -114,6 +115,7 @@ fn record_guarded(
         overhead: next_metric,
         captured: &captured,
         actions: &actions,
+        stop,
     };
     let late = recording.choose_processes()?;
     let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), ..setup.at_return };
@@ -286,6 +288,8 @@ struct Recording<'a> {
     overhead: MetricId,
     captured: &'a Captured,
     actions: &'a Actions<'a>,
+    /// Set once nobody waits for it any more.
+    stop: &'a AtomicBool,
 }
 
 impl<'a> Recording<'a> {
@@ -396,7 +400,7 @@ impl<'a> Recording<'a> {
     /// The budget, if there is one, with what it takes to keep it.
     fn limit(&self) -> Option<Limit<'a>> {
         let (costs, processes, follow) = (self.costs, self.followed.pids().len(), self.setup.how.follow);
-        self.setup.how.budget.map(|budget| Limit { costs, budget, processes, follow })
+        self.setup.how.budget.map(|budget| Limit { costs, budget, processes, follow, stop: self.stop })
     }
 
     /// Places the entry probes. `fused`: nothing is recorded yet, and what costs more than that meanwhile goes at once.
@@ -413,7 +417,7 @@ impl<'a> Recording<'a> {
         self.captured.add(self.programs, plan, &prepared)?;
         self.followed
             .attach(|pids| {
-                let fuse = fused.map(|limit| Fuse::new(self.programs, limit.costs, limit.most(), limit.pauses(), pids));
+                let fuse = fused.map(|limit| Fuse::new(self.programs, limit, pids));
                 attach::attach(self.programs, plan, pids, stubs, admitted, fuse)
             })
             .context("failed to attach")

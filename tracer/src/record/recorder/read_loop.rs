@@ -13,8 +13,7 @@ use super::governing::{Governing, tell_overhead};
 use super::members::Members;
 use super::notice::{Notice, SampledOverhead};
 use crate::host;
-use crate::record::admission::Limit;
-use crate::record::attach::Attachment;
+use crate::record::attach::{Admitted, Attachment};
 use crate::record::cpu_clock::CpuClock;
 use crate::record::late_loads::{LateLoad, LateLoadFeed, MissedLibrary};
 use crate::record::pipeline::Pipeline;
@@ -217,7 +216,7 @@ impl ReadLoop<'_, '_, '_> {
             error.is_some_and(|error| error.is_shortage() || matches!(error, Error::Read { .. }))
         };
         let recording = self.recording;
-        let admitted = recording.limit().map(Limit::unknown);
+        let admitted = recording.limit().map(Admitted::unknown);
         let attachment = match recording.attach(&late_load.plan, None, admitted.as_ref(), None) {
             Ok(attachment) => Some(attachment),
             // What is recorded already goes on to be.
