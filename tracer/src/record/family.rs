@@ -11,6 +11,7 @@
 pub mod withdrawn;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::mem;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -94,7 +95,22 @@ struct FollowedState {
     longest_gap: Option<u64>,
 }
 
+impl Drop for Followed<'_> {
+    /// Where the recording has failed: one after the other, probes of many processes take minutes.
+    fn drop(&mut self) {
+        let probes = self.state().take_probes();
+        detach(probes);
+    }
+}
+
 impl FollowedState {
+    fn take_probes(&mut self) -> Vec<Probes> {
+        self.closing.finish();
+        let first = mem::take(&mut self.placed).into_values().map(|in_place| in_place.first);
+        let others = mem::take(&mut self.probes).into_values().flatten().map(|(_, probes)| probes);
+        first.chain(mem::take(&mut self.ended)).chain(others).collect()
+    }
+
     /// Takes out the probes of children that have ended. The kernel takes a breakpoint out of all processes that have no
     /// link there, those included that were just forked and will get one: nobody knows afterwards what these have called.
     /// So it waits until no child has been forked for a while, or there are too many.
@@ -452,11 +468,7 @@ impl<'a> Followed<'a> {
 
     /// All probes, to be taken out.
     pub fn into_probes(self) -> Vec<Probes> {
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let FollowedState { placed, probes, ended, mut closing, .. } = state;
-        closing.finish();
-        let first = placed.into_values().map(|in_place| in_place.first);
-        first.chain(ended).chain(probes.into_values().flatten().map(|(_, probes)| probes)).collect()
+        self.state().take_probes()
     }
 }
 

@@ -5,6 +5,7 @@
 //! calls are not timed whose return addresses are met meanwhile.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::Scope;
@@ -325,8 +326,20 @@ impl<'a> Links<'a> {
 
     /// The probes that are in place, once those that were taken out are gone. Nothing is being placed anew.
     pub fn into_probes(mut self) -> Vec<Probes> {
+        self.take_probes()
+    }
+
+    fn take_probes(&mut self) -> Vec<Probes> {
         self.closing.finish();
-        self.groups.into_values().flat_map(|group| group.links).map(|link| link.probes).collect()
+        let groups = mem::take(&mut self.groups).into_values();
+        groups.flat_map(|group| group.links).map(|link| link.probes).collect()
+    }
+}
+
+impl Drop for Links<'_> {
+    /// Where the recording has failed: one after the other, they take long.
+    fn drop(&mut self) {
+        attach::detach(self.take_probes());
     }
 }
 
