@@ -223,7 +223,7 @@ fn children_for_whose_probes_there_are_no_descriptors_left_are_told() {
     let (rtrace, trace) = (rtrace::command(), folder.path().join("trace"));
     let command = "run --no-tui --lib libc.so.6 --func '*sleep'";
     let children = "for i in $(seq 40); do sleep 1 & done; wait; echo done; exit 4";
-    let script = format!("ulimit -n 210; exec \"$0\" {command} -o {} -- sh -c '{children}'", trace.display());
+    let script = format!("ulimit -n 220; exec \"$0\" {command} -o {} -- sh -c '{children}'", trace.display());
     // With that capability rtrace raises the limit.
     let mut limited = Command::new("setpriv");
     limited.args(["--inh-caps=-sys_resource", "--bounding-set=-sys_resource", "sh", "-c", &script]);

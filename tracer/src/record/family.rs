@@ -117,7 +117,9 @@ impl FollowedState {
     fn close_ended(&mut self) {
         let is_quiet = self.last_adoption.is_none_or(|last| host::now().since(last) > self.quiet());
         let are_many = self.ended.len() > MOST_ENDED || self.ended_sites > MOST_ENDED_SITES;
-        if !self.ended.is_empty() && self.closing.is_done() && (is_quiet || are_many) {
+        // There is no room for what others need.
+        let is_short = !self.missing.is_empty();
+        if !self.ended.is_empty() && self.closing.is_done() && (is_quiet || are_many || is_short) {
             self.ended_sites = 0;
             self.closing.close(std::mem::take(&mut self.ended));
         }
