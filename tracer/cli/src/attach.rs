@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, stderr};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rtrace::record::guard::Guard;
 use rtrace::session::{self, FoundTarget, TracedProgram};
@@ -214,7 +214,7 @@ fn record_processes(
     let regions: usize = ready.plan().libraries.iter().map(|library| library.regions.len()).sum();
     let recorded = record(ready, show, |_| {
         armed();
-        if !stderr().is_terminal() {
+        if !stderr().is_terminal() && !show.stop.load(Ordering::Relaxed) {
             tell!("recording {} of {}", counted(regions as u64, "function"), show.target);
         }
         Ok(())
