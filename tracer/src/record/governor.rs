@@ -65,9 +65,9 @@ const MOST_PAST: usize = 8;
 /// and at least.
 const USED: f64 = 0.7;
 const WINDOWS_SHARE: f64 = 0.15;
-/// Not more of the programs' time than this, whatever the budget: probes that come and go make threads change their CPUs, which no
-/// account has. A redis that leaves no CPU idle kept 63 to 70 % of its requests at a budget of 15 % without a limit. At 5 %, it kept 88 % with 3.5 %
-/// of the time for windows, 90 % with 1.5 %, and 93 % without windows.
+/// Not more of the programs' time than this, whatever the budget: probes that come and go make threads change their CPUs, which
+/// no account has. A redis that leaves no CPU idle kept 63 to 70 % of its requests at a budget of 15 % without a limit. At 5 %,
+/// it kept 88 % with 3.5 % of the time for windows, 90 % with 1.5 %, and 93 % without windows.
 const MOST_IN_WINDOWS: f64 = 0.02;
 const WINDOW_PERIOD: Duration = Duration::from_millis(20);
 const LONGEST_PERIOD: Duration = Duration::from_secs(60);
