@@ -118,6 +118,16 @@ struct Dropped {
     is_wanted: bool,
 }
 
+/// A return address, by its offset in a file, at which hits ended no call.
+pub struct VainSite {
+    pub file: FileId,
+    pub offset: u64,
+    /// How many of them.
+    pub hits: u64,
+    /// Whether the kernel single-stepped them.
+    pub is_stepped: bool,
+}
+
 /// What is to be done, in this order.
 #[derive(Default)]
 struct Tasks<'a> {
@@ -589,10 +599,16 @@ impl<'a> ReturnSites<'a> {
         }
     }
 
-    /// The return addresses at which hits ended no call, how many did not, and whether the kernel single-stepped them.
-    pub fn in_vain(&self) -> Vec<(FileId, u64, u64, bool)> {
-        let hits = self.hits.read(self.count()).zip(&self.placed).filter(|(hits, _)| hits.unmatched > 0);
-        hits.map(|(hits, placed)| (placed.file, placed.offset, hits.unmatched, placed.is_stepped())).collect()
+    /// The return addresses at which hits ended no call.
+    pub fn in_vain(&self) -> Vec<VainSite> {
+        let hit = self.hits.read(self.count()).zip(&self.placed).filter(|(hits, _)| hits.unmatched > 0);
+        let site = |(hits, placed): (SiteHitsRecord, &Placed)| VainSite {
+            file: placed.file,
+            offset: placed.offset,
+            hits: hits.unmatched,
+            is_stepped: placed.is_stepped(),
+        };
+        hit.map(site).collect()
     }
 
     /// The return addresses whose instruction the kernel executes in a single step.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rtrace_bpf::Error;
 use rtrace_model::{
-    Definition, Event, EventKind, HitsInVain, Item, Library, LibraryId, RegionId, Summary, Timestamp, name_apart,
-    text_of_os,
+    Definition, Event, EventKind, HitsInVain, Item, Library, LibraryId, Region, RegionId, Summary, Timestamp,
+    name_apart, text_of_os,
 };
 use rtrace_plan::Plan;
 use rtrace_symbolizer::lines::Lines;
@@ -17,7 +17,7 @@ use crate::record::family::{BlindChild, Followed};
 use crate::record::inspection::{Inspection, LostSites};
 use crate::record::late_loads::MissedLibrary;
 use crate::record::pipeline::Pipeline;
-use crate::record::returns::{FileId, ReturnSites};
+use crate::record::returns::{FileId, ReturnSites, VainSite};
 use crate::record::values::Captured;
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
@@ -154,19 +154,22 @@ impl<'a> Announcements<'a> {
         if overwritten.iter().all(|overwritten| overwritten.offsets.is_empty()) {
             return;
         }
-        let regions = self.attachments.iter().flat_map(|attachment| &attachment.regions);
-        let regions: BTreeMap<_, _> =
-            regions.map(|region| ((region.library, region.file_offset), &region.name)).collect();
+        let regions = self.regions_by_place();
         let mut sites = 0;
         for Overwritten { pid, library, offsets } in overwritten {
             sites += offsets.len() as u64;
             for offset in offsets {
-                let region = regions.range((library.id, 0)..=(library.id, offset)).next_back();
-                let region = region.map(|(_, name)| (*name).clone());
+                let region = begun(&regions, library.id, offset).map(|region| region.name.clone());
                 self.event_in(pid, EventKind::Overwritten { library: library.path.clone(), region, sites: 1 });
             }
         }
         self.overwritten += sites;
+    }
+
+    /// The regions, by where they begin.
+    fn regions_by_place(&self) -> RegionsByPlace<'_> {
+        let regions = self.attachments.iter().flat_map(|attachment| &attachment.regions);
+        regions.map(|region| ((region.library, region.file_offset), region)).collect()
     }
 
     /// Where functions are in their sources, of those that were called. `calls`: how often, by region.
@@ -175,18 +178,18 @@ impl<'a> Announcements<'a> {
     }
 
     /// Which functions were slowed down by hits in vain at these return addresses. `calls`: how often they were called, by region.
-    pub fn hits_in_vain(&self, sites: &[(FileId, u64, u64, bool)], calls: &[u64]) -> Vec<HitsInVain> {
-        let files: BTreeMap<LibraryId, FileId> =
-            self.libraries.iter().map(|library| (library.id, (library.device, library.inode))).collect();
-        let regions = self.attachments.iter().flat_map(|attachment| &attachment.regions);
-        let regions: BTreeMap<_, _> =
-            regions.map(|region| ((files.get(&region.library).copied(), region.file_offset), region)).collect();
+    pub fn hits_in_vain(&self, sites: &[VainSite], calls: &[u64]) -> Vec<HitsInVain> {
+        let libraries: BTreeMap<FileId, LibraryId> =
+            self.libraries.iter().map(|library| ((library.device, library.inode), library.id)).collect();
+        let regions = self.regions_by_place();
+        // A return address is behind the first instruction, and may be where the function ends.
+        let around = |file, offset: u64| {
+            let region = begun(&regions, *libraries.get(&file)?, offset.checked_sub(1)?)?;
+            (offset <= region.file_offset + region.size).then_some(region)
+        };
         let mut in_vain: BTreeMap<RegionId, HitsInVain> = BTreeMap::new();
-        for &(file, offset, hits, is_stepped) in sites {
-            let begun = regions.range((Some(file), 0)..(Some(file), offset)).next_back();
-            let Some((_, region)) = begun.filter(|(_, region)| offset <= region.file_offset + region.size) else {
-                continue;
-            };
+        for &VainSite { file, offset, hits, is_stepped } in sites {
+            let Some(region) = around(file, offset) else { continue };
             let calls = calls.get(region.id.index()).copied().unwrap_or(0);
             let of_region =
                 in_vain.entry(region.id).or_insert(HitsInVain { region: region.id, calls, ..HitsInVain::default() });
@@ -201,4 +204,12 @@ impl<'a> Announcements<'a> {
         let Announcements { regions, refused, blind_windows, overwritten, .. } = *self;
         Summary { regions, refused, blind_windows, overwritten, ..summary }
     }
+}
+
+/// Regions by library and file offset.
+type RegionsByPlace<'a> = BTreeMap<(LibraryId, u64), &'a Region>;
+
+/// The last region that begins at this offset of a library's file, or before it.
+fn begun<'a>(regions: &RegionsByPlace<'a>, library: LibraryId, offset: u64) -> Option<&'a Region> {
+    regions.range((library, 0)..=(library, offset)).next_back().map(|(_, region)| *region)
 }
